@@ -208,7 +208,7 @@ func (l *Loaded) shownKeys(c *Challenger) (out []shownKey) {
 	for _, k := range keys(c) {
 		path := challengerKey + "." + c.Name + "." + k.String()
 		if origin, given := l.origins[path]; given {
-			out = append(out, shownKey{path, k, origin})
+			out = append(out, shownKey{path, "[[challenger]]", k, origin})
 		}
 	}
 	return out
@@ -217,9 +217,10 @@ func (l *Loaded) shownKeys(c *Challenger) (out []shownKey) {
 // ofChallenger reports whether a setting belongs to a challenger.
 func ofChallenger(flag string) bool { return strings.HasPrefix(flag, challengerKey+".") }
 
-// shownKey is a key that a challenger sets, with the origin of its value.
+// shownKey is a key with the header of its table and the origin of its value.
 type shownKey struct {
 	path   string
+	table  string
 	key    key
 	origin string
 }

@@ -596,33 +596,38 @@ func (l *Loaded) AddFlags(text string) string {
 // Given returns the sorted keys that were set.
 func (l *Loaded) Given() []string { return slices.Sorted(maps.Keys(l.origins)) }
 
+// shown returns the keys that Show writes, with their origins: those of the sections and those that challengers have
+// set.
+func (l *Loaded) shown() (out []shownKey) {
+	for _, k := range keys(&l.Config) {
+		out = append(out, shownKey{k.String(), "[" + strings.Join(k.path[:len(k.path)-1], ".") + "]", k, l.origin(k.path)})
+	}
+	for i := range l.Challengers {
+		out = append(out, l.shownKeys(&l.Challengers[i])...)
+	}
+	return out
+}
+
 // Show writes the effective configuration as TOML, with the origin of every value that is not a default. The output
 // contains no secrets: the configuration only names the variables and files that hold secrets. An Address hides its
 // part that may be secret.
 func (l *Loaded) Show(w io.Writer) error {
 	var b strings.Builder
-	table := ""
-	for _, k := range keys(&l.Config) {
-		if t := strings.Join(k.path[:len(k.path)-1], "."); t != table {
-			if table != "" {
+	before := ""
+	for _, k := range l.shown() {
+		name := k.key.path[len(k.key.path)-1]
+		if table := strings.TrimSuffix(k.path, name); table != before {
+			if before != "" {
 				b.WriteByte('\n')
 			}
-			fmt.Fprintf(&b, "[%s]\n", t)
-			table = t
+			fmt.Fprintln(&b, k.table)
+			before = table
 		}
-		value, comment := format(k), l.origin(k.path)
-		name := k.path[len(k.path)-1]
-		fmt.Fprintf(&b, "%s = %s", name, value)
-		if comment != "" {
-			fmt.Fprintf(&b, " # %s", comment)
+		fmt.Fprintf(&b, "%s = %s", name, format(k.key))
+		if k.origin != "" {
+			fmt.Fprintf(&b, " # %s", k.origin)
 		}
 		b.WriteByte('\n')
-	}
-	for i := range l.Challengers {
-		b.WriteString("\n[[challenger]]\n")
-		for _, k := range l.shownKeys(&l.Challengers[i]) {
-			fmt.Fprintf(&b, "%s = %s # %s\n", k.key, format(k.key), k.origin)
-		}
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -637,21 +642,12 @@ type Shown struct {
 // Values returns the values and origins that Show writes, by SECTION.KEY.
 func (l *Loaded) Values() (map[string]Shown, error) {
 	out := map[string]Shown{}
-	for _, k := range keys(&l.Config) {
+	for _, k := range l.shown() {
 		var parsed struct{ X any }
-		if _, err := toml.Decode("x = "+format(k), &parsed); err != nil {
-			return nil, fmt.Errorf("%v: %w", k, err)
+		if _, err := toml.Decode("x = "+format(k.key), &parsed); err != nil {
+			return nil, fmt.Errorf("%s: %w", k.path, err)
 		}
-		out[k.String()] = Shown{parsed.X, l.origin(k.path)}
-	}
-	for i := range l.Challengers {
-		for _, k := range l.shownKeys(&l.Challengers[i]) {
-			var parsed struct{ X any }
-			if _, err := toml.Decode("x = "+format(k.key), &parsed); err != nil {
-				return nil, fmt.Errorf("%s: %w", k.path, err)
-			}
-			out[k.path] = Shown{parsed.X, k.origin}
-		}
+		out[k.path] = Shown{parsed.X, k.origin}
 	}
 	return out, nil
 }

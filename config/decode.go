@@ -241,7 +241,7 @@ func (*refuse) UnmarshalTOML(any) error { return errors.New("found") }
 func (k key) set(text, origin string) error {
 	given := text
 	if isText(k.value.Type()) && !(readsTOML(k.value.Type()) && isWhole(text)) {
-		text = quote(text)
+		text = Quote(text)
 	} else if k.value.Kind() == reflect.Slice && !strings.HasPrefix(text, "[") {
 		items := strings.Split(text, ",")
 		if text == "" {
@@ -249,7 +249,7 @@ func (k key) set(text, origin string) error {
 		}
 		if k.value.Type().Elem().Kind() == reflect.String {
 			for i, s := range items {
-				items[i] = quote(strings.TrimSpace(s))
+				items[i] = Quote(strings.TrimSpace(s))
 			}
 		}
 		text = "[" + strings.Join(items, ",") + "]"
@@ -290,25 +290,6 @@ func (k key) unquoted(value string) string {
 func isWhole(text string) bool {
 	_, err := strconv.ParseUint(text, 10, 63)
 	return err == nil
-}
-
-// quote writes s as a TOML string.
-func quote(s string) string {
-	var b strings.Builder
-	b.WriteByte('"')
-	for _, r := range s {
-		switch {
-		case r == '"' || r == '\\':
-			b.WriteByte('\\')
-			b.WriteRune(r)
-		case r < ' ' || r == 0x7f:
-			fmt.Fprintf(&b, `\u%04X`, r)
-		default:
-			b.WriteRune(r)
-		}
-	}
-	b.WriteByte('"')
-	return b.String()
 }
 
 // suggest returns ", did you mean NAME?" with the known key nearest to an unknown name. It returns "" if no key is

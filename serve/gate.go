@@ -76,12 +76,6 @@ func (g *gate) counts() requests {
 	return requests{float64(g.answered.Load()), float64(g.failed.Load()), float64(g.turned.Load()), float64(g.active.Load())}
 }
 
-func (r requests) outcomes(emit func(float64, ...string)) {
-	emit(r.answered, "answered")
-	emit(r.failed, "failed")
-	emit(r.turnedAway, "turned-away")
-}
-
 // taker writes to a client and limits the total time that it waits for the client, patience. If perSecond is above 0,
 // patience grows by a second for each perSecond bytes that the client receives, up to most.
 type taker struct {

@@ -89,13 +89,18 @@ func (h *history) write(name string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(name+".tmp", append(data, '\n'), 0o600); err != nil {
-		return fmt.Errorf("keeping the page's history: %w", err)
-	}
-	if err := os.Rename(name+".tmp", name); err != nil {
+	if err := replaceFile(name, data); err != nil {
 		return fmt.Errorf("keeping the page's history: %w", err)
 	}
 	return nil
+}
+
+// replaceFile replaces a file by a line of text.
+func replaceFile(name string, line []byte) error {
+	if err := os.WriteFile(name+".tmp", append(line, '\n'), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(name+".tmp", name)
 }
 
 func (h *history) tick(s *collector) {

@@ -13,6 +13,7 @@ import (
 	"blankout/app/run"
 	"blankout/app/served"
 	"blankout/internal/measure"
+	"blankout/online"
 )
 
 // LearnerReport compares one of several learners of a stream with the leader. GET /v1/learners uses the same
@@ -49,26 +50,25 @@ type Comparison struct {
 func LearnerReports(s *run.Status) (out []LearnerReport) {
 	for i := range s.Challengers {
 		x := &s.Challengers[i]
-		r := LearnerReport{Name: x.Name, Leader: x.Leader, Promote: x.Promote, Begun: x.Begun, Events: x.Learner.Events}
-		if n := x.Learner.Numbers; n != nil {
-			r.MAE, r.RMSE = measure.Defined(n.Total.MAE()), measure.Defined(n.Total.RMSE())
-			r.RecentMAE, r.RecentRMSE = measure.Defined(n.Window.MAE()), measure.Defined(n.Window.RMSE())
-		} else {
-			r.Error, r.LogLoss = measure.Defined(100*x.Learner.Total.Error()), measure.Defined(x.Learner.Total.MeanLogLoss())
-			r.RecentError, r.RecentLogLoss = measure.Defined(100*x.Learner.Window.Error()), measure.Defined(x.Learner.Window.MeanLogLoss())
-		}
-		if !x.Leader {
-			r.Compared = CompareWithLeader(&x.Paired, x.Window)
-		}
-		out = append(out, r)
+		summary := x.Learner.Summary()
+		out = append(out, NewLearnerReport(&x.Standing, x.Leader, x.Learner.Events, &summary))
 	}
 	return out
 }
 
-// CompareWithLeader returns the comparison of a learner with the leader, in windows of the given number of
-// records.
-func CompareWithLeader(p *measure.Paired, window uint64) *Comparison {
-	return &Comparison{p.Total.Report(), p.From, window, p.Window.Report(), p.Before.Report()}
+// NewLearnerReport returns the report about a learner with the given number of events and summary.
+func NewLearnerReport(x *run.Standing, leader bool, events uint64, s *online.Summary) LearnerReport {
+	r := LearnerReport{
+		Name: x.Name, Leader: leader, Promote: x.Promote, Begun: x.Begun, Events: events,
+		Error: s.Error, LogLoss: s.LogLoss, RecentError: s.RecentError, RecentLogLoss: s.RecentLogLoss,
+	}
+	if n := s.NumbersSummary; n != nil {
+		r.MAE, r.RMSE, r.RecentMAE, r.RecentRMSE = n.MAE, n.RMSE, n.RecentMAE, n.RecentRMSE
+	}
+	if p := &x.Paired; !leader {
+		r.Compared = &Comparison{p.Total.Report(), p.From, x.Window, p.Window.Report(), p.Before.Report()}
+	}
+	return r
 }
 
 // learners handles GET /v1/learners.

@@ -76,11 +76,7 @@ func (r *Reports) Add(v *batch.Validation) error {
 	if err := os.MkdirAll(r.directory, 0o700); err != nil {
 		return fmt.Errorf("keeping a report: %w", err)
 	}
-	name := filepath.Join(r.directory, v.ID+reportSuffix)
-	if err := os.WriteFile(name+".tmp", append(data, '\n'), 0o600); err != nil {
-		return fmt.Errorf("keeping a report: %w", err)
-	}
-	if err := os.Rename(name+".tmp", name); err != nil {
+	if err := replaceFile(filepath.Join(r.directory, v.ID+reportSuffix), data); err != nil {
 		return fmt.Errorf("keeping a report: %w", err)
 	}
 	for _, v := range old {

@@ -154,8 +154,10 @@ func (s Service) notReady() string {
 			why = "no model has been published yet"
 		}
 	}
-	if why == "" {
-		why = s.failing()
+	if why == "" && s.Source != nil {
+		if source := s.Source(); source != nil {
+			why = source.Failing()
+		}
 	}
 	if why == "" && s.Registry != nil {
 		status := s.Registry.Status()
@@ -173,17 +175,6 @@ func (s Service) notReady() string {
 // ready is the JSON response of /readyz if the service is ready.
 type ready struct {
 	Ready bool `json:"ready"`
-}
-
-func (s Service) failing() string {
-	if s.Source == nil {
-		return ""
-	}
-	source := s.Source()
-	if source == nil {
-		return ""
-	}
-	return source.Failing()
 }
 
 func (s Service) model() *served.Model {

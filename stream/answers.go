@@ -140,13 +140,5 @@ func (a asked) check(body []byte) error {
 		return fmt.Errorf("key %d is unknown", a.key)
 	}
 	response.SetVersion(a.version)
-	c := cursor{b: body}
-	c.int32()
-	if response.IsFlexible() && protocol.ApiKey(a.key) != protocol.ApiVersions {
-		c.tags()
-	}
-	if err := c.err(); err != nil {
-		return err
-	}
-	return response.ReadFrom(c.b)
+	return decodeAnswer(response, body)
 }

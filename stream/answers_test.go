@@ -83,7 +83,7 @@ func TestResponsesWithWrongLengths(t *testing.T) {
 		must.True(t, took <= 64<<20, "%v: %d MB", key, took>>20)
 	}
 	x := new(fetchExchange)
-	x.set("t", 0, 0, 1<<20, time.Second, false)
+	x.set("t", 0, 0, 1<<20, time.Second)
 	x.version = 11
 	answer := binary.BigEndian.AppendUint32(nil, maxResponse)
 	took := allocates(func() {
@@ -157,7 +157,7 @@ func TestResponsesPassThrough(t *testing.T) {
 	must.True(t, err == nil && string(token) == "token", "%v, %q behind a handshake without headers", err, token)
 
 	x := new(fetchExchange)
-	x.set("t", 0, 0, 1000, time.Second, false)
+	x.set("t", 0, 0, 1000, time.Second)
 	x.version = 11
 	body := strings.Repeat("0123456789", 100_000)
 	_, err = x.RawExchange(struct {

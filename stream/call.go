@@ -5,7 +5,9 @@ package stream
 // or a partition's leader.
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"io"
 
@@ -24,29 +26,64 @@ func (x *call) ApiKey() protocol.ApiKey { return protocol.ApiKey(x.request.Key()
 
 func (x *call) Required(map[protocol.ApiKey]int16) bool { return true }
 
-func (x *call) RawExchange(rw io.ReadWriter) (protocol.Message, error) {
+func (x *call) RawExchange(rw io.ReadWriter) (_ protocol.Message, err error) {
+	x.response, err = ask[kmsg.Response](rw, x.request)
+	return x, err
+}
+
+// ask writes a request and reads its response.
+func ask[R kmsg.Response](rw io.ReadWriter, request kmsg.Request) (none R, err error) {
 	var head []byte
-	if x.request.IsFlexible() {
+	if request.IsFlexible() {
 		head = []byte{0} // the header has no tagged fields
 	}
-	body, err := exchange(rw, x.ApiKey(), x.request.GetVersion(), x.request.AppendTo(head))
+	body, err := exchange(rw, protocol.ApiKey(request.Key()), request.GetVersion(), request.AppendTo(head))
 	if err != nil {
-		return nil, err
+		return none, err
 	}
-	response := x.request.ResponseKind()
+	response := request.ResponseKind()
+	if err := decodeAnswer(response, body); err != nil {
+		return none, fmt.Errorf("a response of %d bytes to request %d: %w", len(body), request.Key(), err)
+	}
+	return response.(R), nil
+}
+
+// decodeAnswer decodes a response, which begins with the correlation ID.
+func decodeAnswer(response kmsg.Response, body []byte) error {
 	c := cursor{b: body}
-	c.int32() // correlation ID
-	if response.IsFlexible() {
+	c.int32()
+	if response.IsFlexible() && protocol.ApiKey(response.Key()) != protocol.ApiVersions {
 		c.tags()
 	}
 	if err := c.err(); err != nil {
-		return nil, fmt.Errorf("a response of %d bytes to request %d", len(body), x.request.Key())
+		return err
 	}
-	if err := response.ReadFrom(c.b); err != nil {
+	return response.ReadFrom(c.b)
+}
+
+// exchange writes a request and reads the response, without its length.
+func exchange(rw io.ReadWriter, key protocol.ApiKey, version int16, body []byte) ([]byte, error) {
+	const client = "blankout"
+	b := binary.BigEndian.AppendUint32(nil, uint32(2+2+4+2+len(client)+len(body)))
+	b = binary.BigEndian.AppendUint16(b, uint16(key))
+	b = binary.BigEndian.AppendUint16(b, uint16(version))
+	b = binary.BigEndian.AppendUint32(b, 1) // correlation ID; there is only one request at a time
+	b = binary.BigEndian.AppendUint16(b, uint16(len(client)))
+	b = append(append(b, client...), body...)
+	if _, err := rw.Write(b); err != nil {
 		return nil, err
 	}
-	x.response = response
-	return x, nil
+	var size [4]byte
+	if _, err := io.ReadFull(rw, size[:]); err != nil {
+		return nil, err
+	}
+	n := binary.BigEndian.Uint32(size[:])
+	if n > maxAnswer {
+		return nil, fmt.Errorf("a response of %d bytes to request %d", n, key)
+	}
+	var answer bytes.Buffer
+	_, err := io.CopyN(&answer, rw, int64(n))
+	return answer.Bytes(), err
 }
 
 // groupCall is a call to the coordinator of a consumer group.

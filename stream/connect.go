@@ -368,13 +368,18 @@ const (
 func backoff(ctx context.Context, attempt int) bool {
 	d := min(firstBackoff<<min(attempt-1, 10), lastBackoff)
 	d += rand.N(d / 4) // keeps many clients from retrying at the same time
+	return Sleep(ctx, d) == nil
+}
+
+// Sleep waits for a time. If ctx ends first, it returns the error of ctx.
+func Sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
-		return true
+		return nil
 	case <-ctx.Done():
-		return false
+		return ctx.Err()
 	}
 }
 

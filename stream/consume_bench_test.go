@@ -338,7 +338,7 @@ func countRaw(ctx context.Context, address string, events int) (int, error) {
 	var r fetchResponse
 	n := 0
 	for n < events {
-		x.set("t", 0, int64(n), 1<<20, 500*time.Millisecond, true)
+		x.set("t", 0, int64(n), 1<<20, 500*time.Millisecond)
 		if _, err := transport.RoundTrip(ctx, kafka.TCP(address), &x); err != nil {
 			return n, err
 		}

@@ -39,8 +39,6 @@ type ConsumerConfig struct {
 	// RFC 3339 time, or "offset:" with a number. Partitions that are added to a topic later are read from their
 	// beginning.
 	Start string `toml:"start"`
-	// ReadUncommitted also reads the records of aborted transactions.
-	ReadUncommitted bool `toml:"-"`
 	// OutOfRange is the policy for a stored offset that is no longer in the log. It also applies to all partitions of a
 	// topic that was deleted and recreated since its offsets were stored.
 	OutOfRange string `toml:"out_of_range"`
@@ -55,7 +53,7 @@ type ConsumerConfig struct {
 	CreateTopics     bool  `toml:"create_topics"`
 	CreatePartitions int   `toml:"-"` // number of partitions of a created topic
 	// UntilEnd makes the Consumer stop at the end that each partition has when the Consumer is created. The end is the
-	// last stable offset, unless ReadUncommitted is set.
+	// last stable offset.
 	UntilEnd bool `toml:"-"`
 	// Before is an offset at which every partition stops, unless UntilEnd stops it earlier. 0 means no limit. Before
 	// requires UntilEnd.
@@ -180,7 +178,7 @@ type Consumer struct {
 	fetchers []*fetcher // sorted by topic and partition
 	retries  map[string]uint64
 
-	fetches, bytes, records atomic.Uint64
+	fetches, records atomic.Uint64
 
 	// The caller of Next owns the fields below.
 	decoding decoding
@@ -261,7 +259,7 @@ func (c *Consumer) start(ctx context.Context, topic string, from event.Offsets) 
 		return nil, err
 	}
 	stops := ends
-	if c.config.UntilEnd && !c.config.ReadUncommitted {
+	if c.config.UntilEnd {
 		if stops, err = k.offsets(ctx, topic, partitions, kafka.LastOffset, true); err != nil {
 			return nil, err
 		}
@@ -554,8 +552,6 @@ func (c *Consumer) Next(ctx context.Context, b *event.Batch) error {
 
 // ConsumerStats counts the work of a Consumer since its creation.
 type ConsumerStats struct {
-	Fetches, Bytes uint64 // number of responses and their bytes
-	Records        uint64 // number of records returned by Next, including refused ones
 	// Retries counts retries by cause: connection, timeout, not-leader, no-leader, unknown-partition, broker-error,
 	// corrupt-batch, offset-out-of-range, end-before-offset, and offset-reset (a policy was applied).
 	Retries    map[string]uint64
@@ -592,10 +588,9 @@ func (s *ConsumerStats) Failing() string {
 
 // Stats returns the counters. Any goroutine may call it.
 func (c *Consumer) Stats() ConsumerStats {
-	s := ConsumerStats{Fetches: c.fetches.Load(), Bytes: c.bytes.Load(), Records: c.records.Load()}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s.Retries = maps.Clone(c.retries)
+	s := ConsumerStats{Retries: maps.Clone(c.retries)}
 	for _, f := range c.fetchers {
 		p := PartitionStats{Topic: f.topic, Partition: f.partition, Next: f.delivered.Load(), HighWater: f.highWater.Load()}
 		p.Lag = max(p.HighWater-p.Next, 0)

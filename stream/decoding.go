@@ -90,26 +90,15 @@ func (d *decoding) read(ctx context.Context, b *event.Batch, cur *fetched) (next
 	return cur.next, nil
 }
 
-// extend adds an example to b, and reuses the memory of an earlier example.
-func extend(b *event.Batch) *event.Example {
-	n := len(b.Examples)
-	if n < cap(b.Examples) {
-		b.Examples = b.Examples[:n+1]
-	} else {
-		b.Examples = append(b.Examples, event.Example{})
-	}
-	return &b.Examples[n]
-}
-
+// decode is record.DecodeOwned for a further example of b, without the calls for each record.
 func (d *decoding) decode(ctx context.Context, b *event.Batch, r record.Record) (*event.Example, error) {
-	e := extend(b)
+	e := b.Extend()
 	key, value := e.Key[:0], e.Value[:0]
 	if err := d.decoder.Decode(ctx, r, e); err != nil {
 		b.Examples = b.Examples[:len(b.Examples)-1]
 		return nil, err
 	}
 	e.Fingerprint = record.Fingerprint(r.Offset, r.Key, r.Value)
-	// Copy the key and the value, which still borrow the fetched bytes.
 	if e.Key != nil {
 		e.Key = append(key, e.Key...)
 	}
@@ -140,7 +129,7 @@ func (d *decoding) refuse(b *event.Batch, cur *fetched, batch *recordBatch, offs
 	if errors.Is(cause, errUnpacked) {
 		reason = event.ReasonOversize
 	}
-	e := extend(b)
+	e := b.Extend()
 	value := slices.Clone(batch.records)
 	*e = event.Example{Label: event.Unlabeled, Offset: offset, Time: batch.maxTime, Fingerprint: record.Fingerprint(offset, nil, value), Refused: &event.Refusal{
 		Reason: reason,

@@ -125,11 +125,10 @@ func TestHandMadeResponses(t *testing.T) {
 		return with(producer, flagControl, offset, 0, testRecord{0, "\x00\x00\x00\x01", "marker"})
 	}
 	tests := []struct {
-		name        string
-		log         *fakeLog
-		from        int64
-		uncommitted bool
-		want        string // expected records as offset:value
+		name string
+		log  *fakeLog
+		from int64
+		want string // expected records as offset:value
 	}{
 		{name: "compacted tail", from: 0, want: "0:a 3:d 10:k", log: &fakeLog{end: 11, one: true, batches: [][]byte{
 			plain(0, 9, testRecord{0, "", "a"}, testRecord{3, "", "d"}), plain(10, 0, testRecord{0, "", "k"})}}},
@@ -170,10 +169,6 @@ func TestHandMadeResponses(t *testing.T) {
 			aborted: []abortedTransaction{{7, 0}},
 			batches: [][]byte{
 				with(7, 0, 0, 1, testRecord{0, "", "gone"}, testRecord{1, "", "gone"}), abort(7, 2), plain(3, 0, testRecord{0, "", "kept"})}}},
-		{name: "read uncommitted", from: 0, uncommitted: true, want: "0:dropped 2:b", log: &fakeLog{end: 3,
-			aborted: []abortedTransaction{{7, 0}},
-			batches: [][]byte{
-				with(7, 0, 0, 0, testRecord{0, "", "dropped"}), abort(7, 1), plain(2, 0, testRecord{0, "", "b"})}}},
 		{name: "until the last stable offset", from: 0, want: "0:a", log: &fakeLog{end: 3, stable: 1, batches: [][]byte{
 			plain(0, 0, testRecord{0, "", "a"}), plain(1, 1, testRecord{0, "", "open"})}}},
 		{name: "end in the middle of a batch", from: 0, want: "0:a 1:b", log: &fakeLog{end: 2, batches: [][]byte{
@@ -188,9 +183,6 @@ func TestHandMadeResponses(t *testing.T) {
 			from := streamtest.From("t", 0, test.from)
 			c := consume(t, b, "t", from, func(c *ConsumerConfig) {
 				c.MaxBytes, c.BatchRecords = 1000, 2
-				if test.uncommitted {
-					c.ReadUncommitted = true
-				}
 			})
 			var out []string
 			for _, r := range c.all() {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -153,22 +152,6 @@ func TestNoTopicIDs(t *testing.T) {
 	})
 	produce(t, b, "t", nil, numbered(10)...)
 	must.Equal(t, len(consume(t, b, "t", event.Offsets{{Topic: "t", Next: 3, TopicID: "griTZtIoWYRHZHic5o9I9A"}}, nil).all()), 7, "records")
-}
-
-// FuzzMetadata parses the response with topic IDs.
-func FuzzMetadata(f *testing.F) {
-	id := strings.Repeat("i", 16)
-	f.Add([]byte("\x00\x00\x00\x01\x00\x00\x00\x00\x00\x02\x00\x00\x00\x01\x0a127.0.0.1\x00\x00\x23\x84\x00\x00\x00\x00\x00\x00\x01" +
-		"\x02\x00\x00\x02t" + id + "\x00\x02\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x02\x00\x00\x00\x01\x02\x00\x00\x00\x01\x01\x00\x80\x00\x00\x00\x00\x00"))
-	f.Fuzz(func(t *testing.T, body []byte) {
-		var x topicIDs
-		if err := x.parse(body); err != nil {
-			return
-		}
-		for name, id := range x.ids {
-			must.True(t, len(id) == 22 && len(name) <= len(body), "%q has id %q", name, id)
-		}
-	})
 }
 
 // TestTopicCreatedLate checks that a missing topic is an error with advice. If the topic is created a moment later, as

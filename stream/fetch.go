@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -34,13 +35,14 @@ type fetchExchange struct {
 	body    []byte
 }
 
-func (x *fetchExchange) set(topic string, partition int32, offset int64, maxBytes int32, wait time.Duration, committed bool) {
+func (x *fetchExchange) set(topic string, partition int32, offset int64, maxBytes int32, wait time.Duration) {
 	x.request = fetch.Request{
-		ReplicaID:    -1,
-		MaxWaitTime:  int32(wait.Milliseconds()),
-		MinBytes:     1,
-		MaxBytes:     maxBytes,
-		SessionEpoch: -1, // no fetch session is used
+		ReplicaID:      -1,
+		MaxWaitTime:    int32(wait.Milliseconds()),
+		MinBytes:       1,
+		MaxBytes:       maxBytes,
+		SessionEpoch:   -1, // no fetch session is used
+		IsolationLevel: int8(kafka.ReadCommitted),
 		Topics: []fetch.RequestTopic{{
 			Topic: topic,
 			Partitions: []fetch.RequestPartition{{
@@ -51,9 +53,6 @@ func (x *fetchExchange) set(topic string, partition int32, offset int64, maxByte
 				PartitionMaxBytes:  maxBytes,
 			}},
 		}},
-	}
-	if committed {
-		x.request.IsolationLevel = int8(kafka.ReadCommitted)
 	}
 }
 
@@ -101,13 +100,10 @@ func (x *fetchExchange) RawExchange(rw io.ReadWriter) (protocol.Message, error) 
 
 // fetchResponse is a parsed response. records and aborted borrow its bytes.
 type fetchResponse struct {
-	code         kafka.Error
-	highWater    int64
-	lastStable   int64
-	aborted      []abortedTransaction
-	preferred    int32
-	records      []byte
-	throttleTime time.Duration
+	code      kafka.Error
+	highWater int64
+	aborted   []abortedTransaction
+	records   []byte
 }
 
 // abortedTransaction marks aborted records: the records of a producer from offset first up to its next abort marker.
@@ -119,7 +115,7 @@ var errResponse = errors.New("fetch response that ends too early")
 func (x *fetchExchange) parse(r *fetchResponse) error {
 	c := cursor{b: x.body}
 	c.int32() // correlation ID
-	r.throttleTime = time.Duration(c.int32()) * time.Millisecond
+	c.int32() // throttle time
 	if x.version >= 7 {
 		r.code = kafka.Error(c.int16())
 		c.int32() // session ID
@@ -137,7 +133,7 @@ func (x *fetchExchange) parse(r *fetchResponse) error {
 	partition := c.int32()
 	r.code = kafka.Error(c.int16())
 	r.highWater = c.int64()
-	r.lastStable = c.int64()
+	c.int64() // last stable offset
 	if x.version >= 5 {
 		c.int64() // log start offset
 	}
@@ -146,7 +142,7 @@ func (x *fetchExchange) parse(r *fetchResponse) error {
 		r.aborted = append(r.aborted, abortedTransaction{c.int64(), c.int64()})
 	}
 	if x.version >= 11 {
-		r.preferred = c.int32()
+		c.int32() // preferred replica
 	}
 	r.records = c.take(max(int(c.int32()), 0))
 	if err := c.err(); err != nil {
@@ -193,6 +189,25 @@ func (c *cursor) int64() int64 {
 		return int64(binary.BigEndian.Uint64(b))
 	}
 	return 0
+}
+
+// uvarint reads an unsigned varint.
+func (c *cursor) uvarint() uint64 {
+	x, n := binary.Uvarint(c.b)
+	if n <= 0 {
+		c.failed, c.b = true, nil
+		return 0
+	}
+	c.b = c.b[n:]
+	return x
+}
+
+// tags skips tagged fields.
+func (c *cursor) tags() {
+	for n := c.uvarint(); n > 0 && !c.failed; n-- {
+		c.uvarint()
+		c.take(int(min(c.uvarint(), maxResponse)))
+	}
 }
 
 func (c *cursor) err() error {
@@ -428,7 +443,7 @@ func (f *fetcher) fetch(ctx context.Context, buf *fetched) error {
 	if cap(x.body) > 2*int(f.maxBytes)+1<<16 {
 		x.body = nil // do not keep memory that was allocated for a large batch
 	}
-	x.set(f.topic, f.partition, f.next, f.maxBytes, c.config.MaxWait, !c.config.ReadUncommitted)
+	x.set(f.topic, f.partition, f.next, f.maxBytes, c.config.MaxWait)
 	ctx, cancel := context.WithTimeout(ctx, c.config.MaxWait+c.config.RequestTimeout)
 	defer cancel()
 	if _, err := c.cluster.transport.RoundTrip(ctx, c.cluster.addr, x); err != nil {
@@ -438,7 +453,6 @@ func (f *fetcher) fetch(ctx context.Context, buf *fetched) error {
 		return err
 	}
 	c.fetches.Add(1)
-	c.bytes.Add(uint64(len(x.body)))
 	if err := x.parse(&buf.response); err != nil {
 		return fmt.Errorf("fetching %s/%d at offset %d: %w", f.topic, f.partition, f.next, err)
 	}
@@ -454,7 +468,6 @@ func (f *fetcher) scan(buf *fetched) (moved bool, err error) {
 	r := &buf.response
 	f.highWater.Store(r.highWater)
 	buf.first, buf.highWater = f.next, r.highWater
-	committed := !f.consumer.config.ReadUncommitted
 	aborted := r.aborted // aborted transactions, sorted by first offset
 	var aborting []int64 // producers whose records are skipped as aborted
 	next, partial := f.next, false
@@ -486,7 +499,7 @@ func (f *fetcher) scan(buf *fetched) (moved bool, err error) {
 			break
 		}
 		next = batch.next
-		if committed && batch.producer >= 0 {
+		if batch.producer >= 0 {
 			for len(aborted) > 0 && aborted[0].first < batch.next {
 				aborting = append(aborting, aborted[0].producer)
 				aborted = aborted[1:]
@@ -494,11 +507,11 @@ func (f *fetcher) scan(buf *fetched) (moved bool, err error) {
 		}
 		if batch.control() {
 			if batch.aborts() {
-				aborting = remove(aborting, batch.producer)
+				aborting = slices.DeleteFunc(aborting, func(id int64) bool { return id == batch.producer })
 			}
 			continue
 		}
-		if batch.transactional() && contains(aborting, batch.producer) || batch.count == 0 {
+		if batch.transactional() && slices.Contains(aborting, batch.producer) || batch.count == 0 {
 			continue
 		}
 		buf.batches = append(buf.batches, batch)
@@ -515,24 +528,6 @@ func (f *fetcher) scan(buf *fetched) (moved bool, err error) {
 	f.next, buf.next = next, next
 	buf.last = f.end >= 0 && next >= f.end
 	return moved, nil
-}
-
-func remove(ids []int64, id int64) []int64 {
-	for i := len(ids) - 1; i >= 0; i-- {
-		if ids[i] == id {
-			ids = append(ids[:i], ids[i+1:]...)
-		}
-	}
-	return ids
-}
-
-func contains(ids []int64, id int64) bool {
-	for _, x := range ids {
-		if x == id {
-			return true
-		}
-	}
-	return false
 }
 
 // grow increases the requested size if not even one batch fits. It returns false if the size cannot be increased.

@@ -10,7 +10,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"unicode/utf8"
@@ -24,7 +23,7 @@ import (
 
 // File is a source that reads a file or standard input through a record.Decoder. The offset of an example is the number
 // of its first line, from 0 (in an idx pair, the number of its image). Blank lines, comments and a CSV header are
-// counted but skipped. The methods are for one goroutine, except Progress.
+// counted but skipped. The methods are for one goroutine.
 type File struct {
 	config  record.Config
 	records *Records
@@ -62,10 +61,6 @@ func OpenFileContext(ctx context.Context, path string, c record.Config, s *event
 	}
 	return f, nil
 }
-
-// Progress returns the number of bytes read and the size of the file, as stored on disk (possibly compressed). The size
-// is -1 if unknown. Any goroutine may call it.
-func (f *File) Progress() (read, size int64) { return f.records.Progress() }
 
 // Skip moves to the record at the given offset, or to the next record after it. It must be called before Next.
 func (f *File) Skip(offset int64) error {
@@ -130,21 +125,27 @@ func (f *File) Next(ctx context.Context, b *event.Batch) error {
 // fill reads and decodes the next batch into k. If copied is set, its examples do not borrow k.bytes.
 func (f *File) fill(ctx context.Context, k *block, copied bool) {
 	s := f.scanner
-	examples := k.batch.Examples[:0]
-	k.err = nil
+	decode := f.decoder.Decode
+	if copied {
+		decode = func(ctx context.Context, r record.Record, e *event.Example) error {
+			return record.DecodeOwned(ctx, f.decoder, &r, e)
+		}
+	}
+	b := &k.batch
+	b.Examples, k.err = b.Examples[:0], nil
 	if !copied { // otherwise no example borrows the buffer, and it is used up first
 		k.bytes = s.Move(k.bytes)
 	}
 	var r record.Record
 	refills := 0
-	for len(examples) < batchExamples {
+	for len(b.Examples) < batchExamples {
 		if !s.Scan(&r) {
-			if len(examples) >= leastExamples || len(examples) > 0 && (!copied || f.records.size < 0 || refills >= mostRefills) {
+			if n := len(b.Examples); n >= leastExamples || n > 0 && (!copied || f.records.size < 0 || refills >= mostRefills) {
 				break
 			}
 			refills++
 			if err := s.Refill(); err != nil {
-				if len(examples) == 0 { // otherwise the next call returns the error again
+				if len(b.Examples) == 0 { // otherwise the next call returns the error again
 					k.err = err
 				}
 				break
@@ -152,29 +153,17 @@ func (f *File) fill(ctx context.Context, k *block, copied bool) {
 			k.bytes = s.Buffer()
 			continue
 		}
-		examples = slices.Grow(examples, 1)[:len(examples)+1]
-		e := &examples[len(examples)-1]
-		key, value := e.Key[:0], e.Value[:0]
-		if err := f.decoder.Decode(ctx, r, e); err != nil {
+		e := b.Extend()
+		if err := decode(ctx, r, e); err != nil {
 			s.Unscan()
-			if examples = examples[:len(examples)-1]; len(examples) == 0 {
+			if b.Examples = b.Examples[:len(b.Examples)-1]; len(b.Examples) == 0 {
 				k.err = err
 			}
 			break
 		}
-		if copied && e.Key != nil {
-			e.Key = append(key, e.Key...)
-		}
-		if copied && e.Value != nil {
-			e.Value = append(value, e.Value...)
-		}
-		if copied && e.Refused != nil {
-			e.Refused.Value = slices.Clone(e.Refused.Value)
-		}
 		f.seal(&r, e)
 	}
-	k.batch.Examples = examples
-	f.complete(&k.batch, s.Line())
+	f.complete(b, s.Line())
 }
 
 // complete sets the origin of a batch and its View of the Schema. The records of the batch end before line next.
@@ -420,9 +409,6 @@ func (r *Records) Place(offset int64) string { return r.scanner.Place(offset) }
 // Holds reports whether the File reads the given path.
 func (f *File) Holds(path string) bool { return SourceName(f.records.path) == SourceName(path) }
 
-// Columns returns the column names of CSV, from the header or the configuration.
-func (r *Records) Columns() []string { return r.scanner.Columns() }
-
 // Unnamed returns the numbers, from 1, of the CSV columns without a name in the header. These columns are not features.
 func (f *File) Unnamed() (numbers []int) {
 	for i, name := range f.scanner.Columns() {
@@ -526,7 +512,8 @@ func (p *pump) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// Progress returns the number of bytes read and the size of the file, as File.Progress does.
+// Progress returns the number of bytes read and the size of the file, as stored on disk (possibly compressed). The size
+// is -1 if unknown. Any goroutine may call it.
 func (r *Records) Progress() (read, size int64) { return r.read.Load(), r.size }
 
 // Close closes the file.

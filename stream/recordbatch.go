@@ -369,31 +369,15 @@ func (w *batchWriter) addAt(delta int32, key, value []byte, time int64, headers 
 // messages returns copies of the records added so far.
 func (w *batchWriter) messages() []Message {
 	out := make([]Message, w.count)
-	rest := w.records
-	number := func() int64 {
-		x, n := binary.Varint(rest)
-		rest = rest[n:]
-		return x
-	}
-	field := func() []byte {
-		n := number()
-		if n < 0 {
-			return nil
-		}
-		b := append([]byte{}, rest[:n]...)
-		rest = rest[n:]
-		return b
-	}
+	reader := recordReader{rest: bytes.Clone(w.records), left: w.count}
 	for i := range out {
-		m := &out[i]
-		number()        // length
-		rest = rest[1:] // attributes
-		m.Time = w.firstTime + number()
-		number() // offset
-		m.Key, m.Value = field(), field()
-		for n := number(); n > 0; n-- {
-			m.Headers = append(m.Headers, Header{string(field()), field()})
+		var rec rawRecord
+		_, err := reader.next(&rec)
+		headers, noHeaders := parseHeaders(rec.headers)
+		if err = errors.Join(err, noHeaders); err != nil {
+			panic(err) // cannot happen: addAt wrote these bytes
 		}
+		out[i] = Message{Key: rec.key, Value: rec.value, Time: w.firstTime + rec.timeDelta, Headers: headers}
 	}
 	return out
 }

@@ -281,7 +281,7 @@ func FuzzResponse(f *testing.F) {
 
 		// The frame around the records has no checksum.
 		var x fetchExchange
-		x.set("t", 0, next, 1, 1, true)
+		x.set("t", 0, next, 1, 1)
 		x.version, x.body = 11, b
 		var r fetchResponse
 		must.True(t, x.parse(&r) != nil || len(r.records) <= len(b), "%d bytes of records in a response of %d", len(r.records), len(b))

@@ -188,8 +188,6 @@ func (k *kafkaTest) transactions(t *testing.T) {
 	k.transact(t, topic, "a", true, "three")        // 9, marker 10
 	k.transact(t, topic, "b", false, "bad", "last") // 11, 12, marker 13
 	expect(t, k.readAll(t, topic, nil, nil), "0/0:one", "0/1:two", "0/6:plain", "0/9:three")
-	expect(t, k.readAll(t, topic, nil, func(c *stream.ConsumerConfig) { c.ReadUncommitted = true }),
-		"0/0:one", "0/1:two", "0/3:bad", "0/4:bad", "0/6:plain", "0/7:bad", "0/9:three", "0/11:bad", "0/12:last")
 	from := streamtest.From(topic, 0, 4)
 	expect(t, k.readAll(t, topic, from, nil), "0/6:plain", "0/9:three")
 }

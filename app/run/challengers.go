@@ -4,7 +4,6 @@ package run
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"iter"
 	"math"
@@ -334,42 +333,29 @@ func (f *frozenChallengers) blocks() (iter.Seq[event.Block], error) {
 	if f == nil {
 		return func(func(event.Block) bool) {}, nil
 	}
-	data, err := json.Marshal(f.saved)
+	saved, err := event.JSONBlock(blockChallengers, f.saved)
 	if err != nil {
-		return nil, fmt.Errorf("encoding the challengers: %w", err)
+		return nil, err
 	}
-	all := []iter.Seq[event.Block]{slices.Values([]event.Block{{Name: blockChallengers, Data: data}})}
+	all := []iter.Seq[event.Block]{slices.Values([]event.Block{saved})}
 	for _, x := range f.others {
 		blocks, err := x.EachBlock()
 		if err != nil {
 			return nil, err
 		}
-		data, err := json.Marshal(x.fingerprint)
+		fingerprint, err := event.JSONBlock(blockFingerprint, x.fingerprint)
 		if err != nil {
-			return nil, fmt.Errorf("encoding the fingerprint of challenger %s: %w", x.name, err)
+			return nil, err
 		}
 		all = append(all, func(yield func(event.Block) bool) {
-			prefix := ChallengerPrefix(x.name)
-			if !yield(event.Block{Name: prefix + blockFingerprint, Data: data}) {
-				return
-			}
-			stopped := false
-			blocks(func(b event.Block) bool {
-				b.Name = prefix + b.Name
-				stopped = stopped || !yield(b)
-				return !stopped
-			})
-		})
-	}
-	return func(yield func(event.Block) bool) {
-		for _, blocks := range all {
-			for b := range blocks {
-				if !yield(b) {
+			for b := range event.JoinBlocks(slices.Values([]event.Block{fingerprint}), blocks) {
+				if b.Name = ChallengerPrefix(x.name) + b.Name; !yield(b) {
 					return
 				}
 			}
-		}
-	}, nil
+		})
+	}
+	return event.JoinBlocks(all...), nil
 }
 
 // NewStanding returns the Standing of a learner that starts after the given number of records.

@@ -357,7 +357,8 @@ func (in *Intake) example(b *event.Batch, i int) *online.Prediction {
 	p := &in.latest
 	in.confuse(e, p)
 	if s := p.Mislabeled; s != nil {
-		in.counts.MislabeledSamples = withSample(in.counts.MislabeledSamples, mislabeledSample(b, e, in.Learner.Schema().Classes[s.Class], *s))
+		why := fmt.Sprintf("labeled %s with score %.3g: counts as %.2g of an event", in.Learner.Schema().Classes[s.Class], s.Score, s.Influence)
+		in.counts.MislabeledSamples = withSample(in.counts.MislabeledSamples, sample(b, e, why, e.Value))
 	}
 	return p
 }
@@ -384,7 +385,11 @@ func (in *Intake) refuse(b *event.Batch, e *event.Example) {
 	}
 	in.counts.Refused++
 	in.count(&in.counts.RefusedBy, e.Refused.Reason, 1)
-	in.counts.RefusedSamples = withSample(in.counts.RefusedSamples, refusedSample(b, e))
+	value := e.Refused.Value
+	if value == nil {
+		value = e.Value
+	}
+	in.counts.RefusedSamples = withSample(in.counts.RefusedSamples, sample(b, e, e.Refused.Error(), value))
 	in.Learner.Learn(e, nil) // Learn counts the event
 }
 

@@ -29,7 +29,8 @@ func (in *Intake) join(b *event.Batch, e *event.Example) error {
 		if w == nil {
 			break
 		}
-		if err := in.learnExpired(b, w); err != nil {
+		in.Labels.SetDefault(w.Example, in.Learner.Schema()) // its label did not arrive in time
+		if err := in.learnWaited(b, w); err != nil {
 			return err
 		}
 	}
@@ -60,12 +61,6 @@ func (in *Intake) join(b *event.Batch, e *event.Example) error {
 		return in.learnWaited(b, w)
 	}
 	return nil
-}
-
-// learnExpired processes an event whose label did not arrive in time.
-func (in *Intake) learnExpired(b *event.Batch, w *labels.Waited) error {
-	in.Labels.SetDefault(w.Example, in.Learner.Schema())
-	return in.learnWaited(b, w)
 }
 
 // learnWaited learns an event that has waited for its label. If the Learner refuses the event, there is no dead letter,

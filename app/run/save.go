@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"slices"
 	"time"
 
 	"blankout/batch/validate"
@@ -227,13 +228,13 @@ const (
 
 // stateBlocks yields the blocks of a checkpoint. Equal states have equal blocks.
 func stateBlocks(s *frozen, more []event.Block) (iter.Seq[event.Block], error) {
-	where, err := json.Marshal(s.offsets)
+	where, err := event.JSONBlock(blockOffsets, s.offsets)
 	if err != nil {
-		return nil, fmt.Errorf("encoding the offsets: %w", err)
+		return nil, err
 	}
-	fingerprint, err := json.Marshal(s.fingerprint) // keys are sorted
+	fingerprint, err := event.JSONBlock(blockFingerprint, s.fingerprint) // keys are sorted
 	if err != nil {
-		return nil, fmt.Errorf("encoding the fingerprint: %w", err)
+		return nil, err
 	}
 	state, err := s.EachBlock()
 	if err != nil {
@@ -244,27 +245,13 @@ func stateBlocks(s *frozen, more []event.Block) (iter.Seq[event.Block], error) {
 		return nil, err
 	}
 	if warnings := s.Warnings(s.fingerprint); len(warnings) > 0 {
-		data, err := json.Marshal(warnings)
+		b, err := event.JSONBlock(health.BlockWarnings, warnings)
 		if err != nil {
-			return nil, fmt.Errorf("encoding the warnings: %w", err)
+			return nil, err
 		}
-		more = append(more, event.Block{Name: health.BlockWarnings, Data: data})
+		more = append(more, b)
 	}
-	return func(yield func(event.Block) bool) {
-		for _, b := range append([]event.Block{{Name: blockOffsets, Data: where}, {Name: blockFingerprint, Data: fingerprint}}, more...) {
-			if !yield(b) {
-				return
-			}
-		}
-		stopped := false
-		state(func(b event.Block) bool {
-			stopped = stopped || !yield(b)
-			return !stopped
-		})
-		if !stopped {
-			others(yield)
-		}
-	}, nil
+	return event.JoinBlocks(slices.Values(append([]event.Block{where, fingerprint}, more...)), state, others), nil
 }
 
 // Resume returns the State in the blocks of a checkpoint. It returns an *online.MismatchError if c or f would change

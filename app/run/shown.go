@@ -5,13 +5,11 @@ package run
 
 import (
 	"bytes"
-	"fmt"
 	"slices"
 
 	"blankout/internal/event"
 	"blankout/internal/loss"
 	"blankout/online"
-	"blankout/online/health"
 )
 
 // Sample is one of the newest refused records or mislabeled events.
@@ -30,20 +28,7 @@ const (
 	shownClasses = 50
 )
 
-// refusedSample returns the Sample of a refused record.
-func refusedSample(b *event.Batch, e *event.Example) Sample {
-	value := e.Refused.Value
-	if value == nil {
-		value = e.Value
-	}
-	return sample(b, e, e.Refused.Error(), value)
-}
-
-// mislabeledSample returns the Sample of a mislabeled event.
-func mislabeledSample(b *event.Batch, e *event.Example, class string, s health.MislabeledEvent) Sample {
-	return sample(b, e, fmt.Sprintf("labeled %s with score %.3g: counts as %.2g of an event", class, s.Score, s.Influence), e.Value)
-}
-
+// sample returns the Sample of an event, whose record begins with value.
 func sample(b *event.Batch, e *event.Example, why string, value []byte) Sample {
 	text := value[:min(len(value), shownText)]
 	return Sample{b.Topic, b.Partition, e.Offset, why, string(bytes.ToValidUTF8(text, []byte("\uFFFD")))}

@@ -224,11 +224,7 @@ func (s *server) Look(ctx context.Context) (*Model, error) {
 	case int64(len(data)) > limit:
 		return nil, fmt.Errorf("%s: the model has more than %d bytes", s.where, limit)
 	}
-	f, err := checkpoint.Decode(data)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", s.where, err)
-	}
-	m, err := FromFile(f, s.options.Record)
+	m, err := DecodeAs(data, s.options.Record)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.where, err)
 	}

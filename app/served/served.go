@@ -80,12 +80,15 @@ func (m *Model) Reading(c record.Config) *Model {
 }
 
 // Decode decodes a Model from the bytes of a snapshot, checkpoint or model file.
-func Decode(data []byte) (*Model, error) {
+func Decode(data []byte) (*Model, error) { return DecodeAs(data, nil) }
+
+// DecodeAs is Decode with the argument recordConfig of FromFile.
+func DecodeAs(data []byte, recordConfig *record.Config) (*Model, error) {
 	file, err := checkpoint.Decode(data)
 	if err != nil {
 		return nil, err
 	}
-	return FromFile(file, nil)
+	return FromFile(file, recordConfig)
 }
 
 // FromFile returns the Model of a decoded file. recordConfig is the format of events if the file does not contain it;
@@ -184,8 +187,8 @@ func (m *Model) Blocks() (checkpoint.Kind, iter.Seq[event.Block], error) {
 	var blocks []event.Block
 	add := func(name string, data any) {
 		if err == nil {
-			b := event.Block{Name: name}
-			b.Data, err = json.Marshal(data)
+			var b event.Block
+			b, err = event.JSONBlock(name, data)
 			blocks = append(blocks, b)
 		}
 	}
@@ -201,14 +204,7 @@ func (m *Model) Blocks() (checkpoint.Kind, iter.Seq[event.Block], error) {
 	if err != nil {
 		return "", nil, err
 	}
-	return checkpoint.Kind(m.Kind()), func(yield func(event.Block) bool) {
-		for _, b := range blocks {
-			if !yield(b) {
-				return
-			}
-		}
-		model(yield)
-	}, nil
+	return checkpoint.Kind(m.Kind()), event.JoinBlocks(slices.Values(blocks), model), nil
 }
 
 // Prediction is the prediction of a model for an event.

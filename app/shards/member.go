@@ -176,10 +176,8 @@ func (m *Member) learn(ctx context.Context, s *Shard) error {
 			m.Log.Warn("a shard waits", "shard", s.Number, "err", err)
 			told = why
 		}
-		select {
-		case <-ctx.Done():
+		if stream.Sleep(ctx, againAfter) != nil {
 			return nil
-		case <-time.After(againAfter):
 		}
 	}
 }

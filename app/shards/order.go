@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"blankout/internal/event"
+	"blankout/stream/labels"
 	"blankout/stream/record"
 )
 
@@ -185,9 +186,8 @@ func (o *Ordered) begin(p *partition, b *event.Batch) {
 func (o *Ordered) fill(ctx context.Context, p *partition, b *event.Batch) error {
 	o.begin(p, b)
 	for last := o.last(p); p.has() && len(b.Examples) < mostExamples && (len(b.Examples) == 0 || p.time() <= last); {
-		b.Examples = slices.Grow(b.Examples, 1)[:len(b.Examples)+1]
-		e := &b.Examples[len(b.Examples)-1]
-		if err := decode(ctx, p, &p.batch.Examples[p.index], e); err != nil {
+		e := b.Extend()
+		if err := labels.Undefer(ctx, p.Decoder, &p.batch.Examples[p.index], e, p.Unlabeled); err != nil {
 			if b.Examples = b.Examples[:len(b.Examples)-1]; len(b.Examples) == 0 {
 				return err
 			}
@@ -215,28 +215,4 @@ func (o *Ordered) last(p *partition) int64 {
 		}
 	}
 	return last
-}
-
-// decode decodes an undecoded record.
-func decode(ctx context.Context, p *partition, from, e *event.Example) error {
-	key, value := e.Key[:0], e.Value[:0]
-	if from.Refused != nil {
-		*e = event.Example{Features: e.Features, Label: event.Unlabeled, Offset: from.Offset, Time: from.Time, Refused: from.Refused}
-		e.Features.Index, e.Features.Value = e.Features.Index[:0], e.Features.Value[:0]
-		e.Key, e.Fingerprint = append(key, from.Key...), from.Fingerprint
-		return nil
-	}
-	r := record.Record{Key: from.Key, Value: from.Value, Offset: from.Offset, Time: from.Time, Unlabeled: p.Unlabeled}
-	if err := p.Decoder.Decode(ctx, r, e); err != nil {
-		return err
-	}
-	e.Key = append(key, e.Key...)
-	if e.Value != nil {
-		e.Value = append(value, e.Value...)
-	}
-	if e.Refused != nil {
-		e.Refused.Value = slices.Clone(e.Refused.Value)
-	}
-	e.Fingerprint = from.Fingerprint
-	return nil
 }

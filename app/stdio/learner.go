@@ -340,21 +340,14 @@ func (l *learner) save(client []byte) (a answer, err error) {
 		name string
 		data any
 	}{{blockSettings, saved{l.settings, l.client}}, {"offsets", event.Offsets{}}, {"fingerprint", config.Fingerprint(l.online.Config(), l.record, validate.DefaultConfig())}} {
-		data, err := json.Marshal(of.data)
+		block, err := event.JSONBlock(of.name, of.data)
 		if err != nil {
 			return a, err
 		}
-		blocks = append(blocks, event.Block{Name: of.name, Data: data})
+		blocks = append(blocks, block)
 	}
 	var b bytes.Buffer
-	err = checkpoint.Write(&b, checkpoint.Linear, func(yield func(event.Block) bool) {
-		for _, block := range blocks {
-			if !yield(block) {
-				return
-			}
-		}
-		state(yield)
-	})
+	err = checkpoint.Write(&b, checkpoint.Linear, event.JoinBlocks(slices.Values(blocks), state))
 	return answer{payload: b.Bytes()}, err
 }
 

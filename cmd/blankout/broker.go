@@ -25,11 +25,11 @@ keeps its topics in memory. It prints its address on standard output.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			port, err := loopbackPort(address)
 			if err != nil {
-				return usageError{fmt.Errorf("broker: --address %s: %w", address, err)}
+				return usageError{fmt.Errorf("--address %s: %w", address, err)}
 			}
 			broker, err := stream.StartEmbedded(stream.EmbeddedConfig{Port: port})
 			if err != nil {
-				return fmt.Errorf("broker: %s: %w (choose another with --address; port 0 takes a free port)", address, err)
+				return fmt.Errorf("%s: %w (choose another with --address; port 0 takes a free port)", address, err)
 			}
 			defer broker.Close()
 			at := broker.Brokers()[0]

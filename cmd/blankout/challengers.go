@@ -277,24 +277,18 @@ func learnersOf(blocks []event.Block, leader *online.Summary) (out []serve.Learn
 		return nil, err
 	}
 	for _, x := range saved.Learners {
-		r := serve.LearnerReport{Name: x.Name, Leader: x.Name == saved.Leader, Promote: x.Promote, Begun: x.Begun}
-		s, own := leader, blocks
-		if !r.Leader {
+		s, own, leads := leader, blocks, x.Name == saved.Leader
+		if !leads {
 			own = event.BlocksUnder(blocks, run.ChallengerPrefix(x.Name))
 			if s, err = online.ReadSummary(own); err != nil {
 				return nil, fmt.Errorf("challenger %s: %w", x.Name, err)
 			}
-			r.Compared = serve.CompareWithLeader(&x.Paired, x.Window)
 		}
 		m, err := model.ReadLinear(own)
 		if err != nil {
 			return nil, fmt.Errorf("challenger %s: %w", x.Name, err)
 		}
-		r.Events, r.Error, r.LogLoss, r.RecentError, r.RecentLogLoss = m.Events, s.Error, s.LogLoss, s.RecentError, s.RecentLogLoss
-		if n := s.NumbersSummary; n != nil {
-			r.MAE, r.RMSE, r.RecentMAE, r.RecentRMSE = n.MAE, n.RMSE, n.RecentMAE, n.RecentRMSE
-		}
-		out = append(out, r)
+		out = append(out, serve.NewLearnerReport(&x, leads, m.Events, s))
 	}
 	return out, nil
 }

@@ -6,7 +6,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -312,16 +311,14 @@ that look like a time or an id. Such fields harm the model if they are features.
 			case sample == "":
 				return usageError{errors.New("config check: nothing to check: name a file with -f, or give settings with --set or in the environment")}
 			}
-			if asJSON {
-				if err := json.NewEncoder(p.stdout).Encode(result); err != nil {
-					return err
-				}
+			if err := p.encode(asJSON, result); err != nil {
+				return err
 			}
 			return result.Sample.learnable(records.Unlabeled || l.Learner.UnlabeledWeight > 0)
 		},
 	}
 	flags.addHere(c)
-	c.Flags().BoolVar(&asJSON, "json", false, "write the result as one JSON object to standard output")
+	addJSON(c, &asJSON)
 	c.Flags().StringVar(&sample, "sample", "", "name fields of `FILE` that look like a time or an id")
 	return c
 }
@@ -363,10 +360,10 @@ func (p *program) configShow() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return json.NewEncoder(p.stdout).Encode(values)
+			return p.encode(true, values)
 		},
 	}
 	flags.addHere(c)
-	c.Flags().BoolVar(&asJSON, "json", false, "write the result as one JSON object to standard output")
+	addJSON(c, &asJSON)
 	return c
 }

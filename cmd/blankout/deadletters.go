@@ -38,7 +38,7 @@ func (o *deadLetterFlags) add(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVarP(&o.data, "data", "d", "", "`FILE` of dead letters, or kafka://HOST:PORT/TOPIC; - is standard input\n(default: those of [dead_letter])")
 	f.StringSliceVar(&o.reasons, "reason", nil, "only records refused for `REASON,…`, such as syntax or label")
-	f.BoolVar(&o.json, "json", false, "write the result as one JSON object to standard output")
+	addJSON(c, &o.json)
 }
 
 func (p *program) deadLetters() *cobra.Command {
@@ -65,12 +65,9 @@ their offset, time and bytes. It counts a letter once if a crash stored it twice
 		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if n < 0 {
-				return usageError{fmt.Errorf("dead-letters list: -n %d: want a number of letters, or 0", n)}
+				return usageError{fmt.Errorf("-n %d: want a number of letters, or 0", n)}
 			}
-			if err := p.listDeadLetters(c.Context(), &o, n); err != nil {
-				return fmt.Errorf("dead-letters list: %w", err)
-			}
-			return nil
+			return p.listDeadLetters(c.Context(), &o, n)
 		},
 	}
 	o.add(c)
@@ -96,12 +93,9 @@ with -o, records that are not one line of text. The exit code is then 3.`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if to != "" && out != "" {
-				return usageError{errors.New("dead-letters replay: --to and -o exclude each other")}
+				return usageError{errors.New("--to and -o exclude each other")}
 			}
-			if err := p.replayDeadLetters(c.Context(), &o, to, out); err != nil {
-				return fmt.Errorf("dead-letters replay: %w", err)
-			}
-			return nil
+			return p.replayDeadLetters(c.Context(), &o, to, out)
 		},
 	}
 	o.add(c)
@@ -312,10 +306,8 @@ func (p *program) replayDeadLetters(ctx context.Context, o *deadLetterFlags, to,
 			fmt.Fprintln(p.stderr, "wrote no record")
 		}
 	}
-	if o.json {
-		if err := json.NewEncoder(p.stdout).Encode(n); err != nil {
-			return err
-		}
+	if err := p.encode(o.json, n); err != nil {
+		return err
 	}
 	left := 0
 	for _, k := range n.LeftOut {

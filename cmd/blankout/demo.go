@@ -50,7 +50,7 @@ measures the error. It needs no setup and leaves no files, unless you give --kee
 		RunE:    func(c *cobra.Command, _ []string) error { return d.run(c.Context()) },
 	}
 	c.Flags().BoolVar(&d.short, "short", false, "use a fifth of the events")
-	c.Flags().BoolVar(&d.json, "json", false, "write the result as one JSON object to standard output")
+	addJSON(c, &d.json)
 	c.Flags().StringVar(&d.keep, "keep", "", "keep the checkpoints in `DIR`")
 	return c
 }
@@ -72,33 +72,33 @@ const demoTopic = "sensors"
 
 func (d *demo) run(ctx context.Context) error {
 	if err := d.load(); err != nil {
-		return fmt.Errorf("demo: %w", err)
+		return err
 	}
 	dir := d.keep
 	if dir == "" {
 		var err error
 		if dir, err = os.MkdirTemp("", "blankout-demo-"); err != nil {
-			return fmt.Errorf("demo: %w", err)
+			return err
 		}
 		defer os.RemoveAll(dir)
 	}
 	store, err := checkpoint.Open(dir, 3)
 	if err != nil {
-		return fmt.Errorf("demo: %w", err)
+		return err
 	}
 	defer store.Close()
 	if _, _, err := store.Load(); !errors.Is(err, checkpoint.ErrNone) {
-		return usageError{fmt.Errorf("demo: --keep %s already contains checkpoints: name an empty directory", dir)}
+		return usageError{fmt.Errorf("--keep %s already contains checkpoints: name an empty directory", dir)}
 	}
 
 	broker, err := stream.StartEmbedded(stream.EmbeddedConfig{Topics: map[string]int32{demoTopic: 1}})
 	if err != nil {
-		return fmt.Errorf("demo: %w", err)
+		return err
 	}
 	defer broker.Close()
 	d.say("A Kafka broker runs in this process, at %s.", strings.Join(broker.Brokers(), ", "))
 	if err := d.produce(ctx, broker); err != nil {
-		return fmt.Errorf("demo: %w", err)
+		return err
 	}
 	d.say("Each has the readings of 16 gas sensors. Which of six gases is it?\n  %.100s…", d.events[3])
 
@@ -106,12 +106,12 @@ func (d *demo) run(ctx context.Context) error {
 	d.say("\nLearning each event once, as if readings went missing at random. The learner chooses how many:")
 	half := len(d.events) / 2
 	if _, err := d.learn(ctx, broker, store, c, uint64(half)); err != nil {
-		return fmt.Errorf("demo: %w", err)
+		return err
 	}
 	d.say("Stopped after %s events and started again from the checkpoint:", humanize.Comma(int64(half)))
 	r, err := d.learn(ctx, broker, store, c, 0)
 	if err != nil {
-		return fmt.Errorf("demo: %w", err)
+		return err
 	}
 	return d.summary(ctx, r, store)
 }
@@ -211,7 +211,7 @@ func (d *demo) summary(ctx context.Context, r *run.Runner, store *checkpoint.Sto
 	none.Noise, none.MissingPolicy = "none", "none"
 	plain, err := d.again(ctx, none)
 	if err != nil {
-		return fmt.Errorf("demo: %w", err)
+		return err
 	}
 	levels := []float64{0, .3, .5, .7, .8, .9}
 	fmt.Fprintf(out, "\nError in %% on %s new events with readings set to null:\n  %-35s", humanize.Comma(int64(len(d.test))), "fraction of the readings")
@@ -225,7 +225,7 @@ func (d *demo) summary(ctx context.Context, r *run.Runner, store *checkpoint.Sto
 		fmt.Fprintf(out, "\n  %-35s", row.name)
 		examples, err := d.decode(ctx, d.test, row.model.Schema)
 		if err != nil {
-			return fmt.Errorf("demo: %w", err)
+			return err
 		}
 		for _, level := range levels {
 			percent := 100 * simulate.Error(row.model, examples, simulate.Random{Fraction: level})

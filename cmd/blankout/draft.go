@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/url"
 	"slices"
@@ -120,7 +119,7 @@ func draft(ctx context.Context, l *config.Loaded, where string) (text []byte, to
 	line("expected_missing = %v  # the fraction of features you expect to lose", l.Learner.ExpectedMissing)
 	line("")
 	line("[checkpoint]")
-	line("directory = %s", quote(string(l.Checkpoint.Directory)))
+	line("directory = %s", config.Quote(string(l.Checkpoint.Directory)))
 	if hasLabelField(&c, format) && s.labeled == 0 {
 		todo = fmt.Sprintf("no event has the field %q: set record.label (or give --label)%s", event.Printable(c.Label), s.labelFields(". It could be "))
 	}
@@ -146,13 +145,13 @@ func hasLabelField(c *record.Config, format string) bool {
 // draftRecord writes the section [record].
 func draftRecord(line func(text string, args ...any), c *record.Config, format string, s *sample) {
 	line("[record]")
-	line("format = %s", quote(format))
+	line("format = %s", config.Quote(format))
 	switch {
 	case !hasLabelField(c, format):
 	case s.labeled == 0:
-		line("label = %s  # NO EVENT HAS IT: name the label's field%s", quote(c.Label), s.labelFields("; it could be "))
+		line("label = %s  # NO EVENT HAS IT: name the label's field%s", config.Quote(c.Label), s.labelFields("; it could be "))
 	default:
-		line("label = %s", quote(c.Label))
+		line("label = %s", config.Quote(c.Label))
 	}
 	names := s.classes()
 	switch {
@@ -166,19 +165,19 @@ func draftRecord(line func(text string, args ...any), c *record.Config, format s
 	}
 	for _, key := range []struct{ name, value string }{{"weight", c.Weight}, {"id", c.ID}, {"time", c.Time}} {
 		if key.value != "" {
-			line("%s = %s", key.name, quote(key.value))
+			line("%s = %s", key.name, config.Quote(key.value))
 		}
 	}
 	if format == "csv" && c.Separator != record.DefaultConfig().Separator {
-		line("separator = %s", quote(c.Separator))
+		line("separator = %s", config.Quote(c.Separator))
 	}
 	if n := c.Notation(); n != notation.Plain {
-		line("decimal = %s", quote(n.Decimal))
-		line("thousands = %s", quote(n.Thousands))
+		line("decimal = %s", config.Quote(n.Decimal))
+		line("thousands = %s", config.Quote(n.Thousands))
 	}
 	if text := s.fields.leftOut(s.schema, s.records-s.refused); text != "" || c.Absent == event.AbsentZero {
 		line("# %s", cmp.Or(text, "absent numbers are 0"))
-		line("absent = %s", quote(event.AbsentZero))
+		line("absent = %s", config.Quote(event.AbsentZero))
 	}
 	for _, list := range []struct {
 		key, note string
@@ -232,21 +231,10 @@ func (s *sample) fieldNotes() (drop, notes []string) {
 	return drop, notes
 }
 
-// quote returns a TOML string; JSON strings are valid TOML.
-func quote(text string) string {
-	var out strings.Builder
-	e := json.NewEncoder(&out)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(text); err != nil {
-		panic(err) // cannot happen: every string has a JSON form
-	}
-	return strings.ReplaceAll(strings.TrimSpace(out.String()), "\x7f", `\u007f`)
-}
-
 func quoted(list ...string) string {
 	out := make([]string, len(list))
 	for i, text := range list {
-		out[i] = quote(text)
+		out[i] = config.Quote(text)
 	}
 	return "[" + strings.Join(out, ", ") + "]"
 }

@@ -50,12 +50,9 @@ The shards of a group are several models, of which --shard names one.`,
 				err = fmt.Errorf("--missing-policy %s: needs --format onnx; %s contains only weights", policy, format)
 			}
 			if err != nil {
-				return usageError{fmt.Errorf("export: %w", err)}
+				return usageError{err}
 			}
-			if err := p.runExport(modelFile, shard, format, policy, out); err != nil {
-				return fmt.Errorf("export: %w", err)
-			}
-			return nil
+			return p.runExport(modelFile, shard, format, policy, out)
 		},
 	}
 	f := c.Flags()
@@ -142,12 +139,9 @@ settings, columns, names and groups of a model.`,
 				err = fmt.Errorf("noise %v also changes absent features, which a sparse file cannot hold: use dropout, group or poisson", noise)
 			}
 			if err != nil {
-				return usageError{fmt.Errorf("corrupt: %w", err)}
+				return usageError{err}
 			}
-			if err := p.runCorrupt(c, &o, noise); err != nil {
-				return fmt.Errorf("corrupt: %w", err)
-			}
-			return nil
+			return p.runCorrupt(c, &o, noise)
 		},
 	}
 	o.data.addForModel(c)
@@ -160,7 +154,7 @@ settings, columns, names and groups of a model.`,
 	f.BoolVar(&o.scale, "rescale", false, "multiply the survivors of dropout by 1/(1-Q)")
 	f.Uint64Var(&o.seed, "seed", 0, "seed of all random draws")
 	f.StringVarP(&o.out, "output", "o", "-", "`FILE` to write (- is standard output)")
-	f.BoolVar(&o.json, "json", false, "write the result as one JSON object to standard output")
+	addJSON(c, &o.json)
 	return c
 }
 

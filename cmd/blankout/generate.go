@@ -49,16 +49,16 @@ func (p *program) sampleCommand() *cobra.Command {
 		RunE: func(_ *cobra.Command, args []string) error {
 			switch {
 			case len(args) != 1:
-				return usageError{fmt.Errorf("sample: name one kind of events: %s", strings.Join(names, ", "))}
+				return usageError{fmt.Errorf("name one kind of events: %s", strings.Join(names, ", "))}
 			case n < 1:
-				return usageError{fmt.Errorf("sample: -n %d: want 1 or more", n)}
+				return usageError{fmt.Errorf("-n %d: want 1 or more", n)}
 			}
 			for _, kind := range sampleKinds {
 				if kind.name == args[0] {
 					return p.writeSample(n, seed, kind.event)
 				}
 			}
-			return usageError{fmt.Errorf("sample: there is no %q%s (want one of %s)", args[0], config.Nearest(args[0], names), strings.Join(names, ", "))}
+			return usageError{fmt.Errorf("there is no %q%s (want one of %s)", args[0], config.Nearest(args[0], names), strings.Join(names, ", "))}
 		},
 	}
 	c.Flags().IntVarP(&n, "number", "n", 2000, "write `N` events; chargebacks are those of N payments")

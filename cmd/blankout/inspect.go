@@ -3,20 +3,22 @@ package main
 // The command inspect shows the content of a checkpoint, snapshot or model.
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"blankout/app/run"
 	"blankout/app/served"
 	"blankout/checkpoint"
 	"blankout/internal/event"
 	"blankout/internal/kernel"
+	"blankout/internal/loss"
 	"blankout/internal/model"
 	"blankout/online"
 	"blankout/online/health"
@@ -57,7 +59,7 @@ errors are in percent.`,
 			}
 			i, err := inspectFile(file, weights)
 			if err != nil {
-				return fmt.Errorf("inspect: %w", err)
+				return err
 			}
 			if asJSON {
 				return json.NewEncoder(p.stdout).Encode(i)
@@ -66,7 +68,7 @@ errors are in percent.`,
 				return printText(p.stdout, i, textRows, "reliability", "changes", "by_missing")
 			}
 			if i.Health == nil {
-				return fmt.Errorf("inspect --features: %s: this is not a checkpoint; only checkpoints contain the health of fields", i.File)
+				return fmt.Errorf("--features: %s: this is not a checkpoint; only checkpoints contain the health of fields", i.File)
 			}
 			if len(i.Health.Fields) == 0 {
 				p.note("no field is monitored: the events are too few, or they have no named fields")
@@ -75,7 +77,7 @@ errors are in percent.`,
 		},
 	}
 	c.Flags().StringVarP(&file, "model", "m", "", "model, checkpoint or snapshot `FILE`, or a directory of checkpoints")
-	c.Flags().BoolVar(&asJSON, "json", false, "write the result as one JSON object to standard output")
+	addJSON(c, &asJSON)
 	c.Flags().IntVar(&weights, "weights", 10, "number of largest weights to list for each class")
 	c.Flags().BoolVar(&features, "features", false, "show the health of the fields instead, the worst first")
 	return c
@@ -165,7 +167,7 @@ func (p *program) inspectShards(directories []string, asJSON bool) error {
 		switch {
 		case errors.Is(err, checkpoint.ErrNone):
 		case err != nil:
-			return fmt.Errorf("inspect: %w", err)
+			return err
 		default:
 			row.File, row.Bytes, row.Events, row.Features = i.File, i.Bytes, i.Events, i.Features
 			for _, at := range i.Offsets {
@@ -234,11 +236,9 @@ func inspectFile(path string, weights int) (*inspection, error) {
 			i.Stuck = append(i.Stuck, stuckField{s.Fields[f.Field].Name, f.Value})
 		}
 	}
-	// A model file has no stream position, and a snapshot has no history, so these blocks are optional.
-	if _, err := event.FindBlock(file.Blocks, "offsets"); err == nil {
-		if i.Offsets, err = run.ReadOffsets(file.Blocks); err != nil {
-			return nil, refusedError{fmt.Errorf("%s: %w", path, err)}
-		}
+	i.Offsets = trained.Offsets
+	if _, err := event.FindBlock(file.Blocks, "snapshot"); err == nil {
+		i.Snapshot = &snapshotID{trained.Version, trained.At}
 	}
 	if _, err := event.FindBlock(file.Blocks, "summary"); err == nil {
 		if i.Progress, err = online.ReadSummary(file.Blocks); err != nil {
@@ -261,11 +261,48 @@ func inspectFile(path string, weights int) (*inspection, error) {
 	if i.Health, err = health.ReadHealth(file.Blocks); err != nil {
 		return nil, refusedError{fmt.Errorf("%s: %w", path, err)}
 	}
-	if data, err := event.FindBlock(file.Blocks, "snapshot"); err == nil {
-		i.Snapshot = &snapshotID{}
-		if err := json.Unmarshal(data, i.Snapshot); err != nil {
-			return nil, refusedError{fmt.Errorf("%s: block snapshot: %w", path, err)}
-		}
-	}
 	return i, nil
+}
+
+// namedWeight is a feature's published weight for one class, with the feature's name. A positive weight is evidence for
+// the class.
+type namedWeight struct {
+	Class   string  `json:"class"`
+	Feature string  `json:"feature"`
+	Column  uint32  `json:"column"`
+	Weight  float64 `json:"weight"`
+}
+
+// largestWeights returns, for each named class, the n features with the largest evidence for the class, largest first.
+// A model with one output has two lists: negative weights are evidence for the other class. If outputs compare pairs of
+// classes, the evidence of a feature is the sum over all pairs that include the class.
+func largestWeights(m *model.Linear, n int) [][]namedWeight {
+	name := m.Namer()
+	classes := m.Schema.Classes
+	if loss.IsRegression(m.Loss) {
+		classes = []string{"smaller numbers", "larger numbers"}
+	}
+	var out [][]namedWeight
+	for class, className := range classes {
+		if className == "" {
+			continue
+		}
+		var list []namedWeight
+		side := m.ClassSigns(class)
+		for i := range m.Rows.Len() {
+			column, row := m.Rows.Column(i)
+			if w := m.SideWeight(side, row); w > 0 {
+				list = append(list, namedWeight{Class: className, Column: column, Weight: w})
+			}
+		}
+		slices.SortFunc(list, func(a, b namedWeight) int {
+			return cmp.Or(cmp.Compare(b.Weight, a.Weight), cmp.Compare(a.Column, b.Column))
+		})
+		list = list[:min(n, len(list))]
+		for i := range list {
+			list[i].Feature = name(list[i].Column)
+		}
+		out = append(out, list)
+	}
+	return out
 }

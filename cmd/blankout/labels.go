@@ -298,11 +298,28 @@ func (d *dataFlags) openJoined(ctx context.Context, path string, s *event.Schema
 	if err := later.Record.Check(); err != nil {
 		return nil, usageError{fmt.Errorf("[labels] %w", err)}
 	}
+	j, err := joinFiles(ctx, c, s, nil, events, later, nil)
+	if err != nil {
+		return nil, err
+	}
+	j.counts = &d.join.counts
+	d.reading = d.record
+	d.reading.Format = cmp.Or(d.record.Format, d.format, "json")
+	if f, ok := j.opened[0].(*stream.File); ok {
+		d.reading = f.Record()
+		d.reading.Unlabeled = d.record.Unlabeled
+	}
+	return j, nil
+}
+
+// joinFiles joins events with their labels in a temporary directory, from the given positions to their end. The function
+// end, which may be nil, is called for each lane before it is read.
+func joinFiles(ctx context.Context, c labels.Config, s *event.Schema, from event.Offsets, events, later stream.Input, end func(*labels.Lane)) (_ *joinedFiles, err error) {
 	directory, err := os.MkdirTemp("", "blankout-labels-")
 	if err != nil {
 		return nil, err
 	}
-	j := &joinedFiles{directory: directory, flags: d}
+	j := &joinedFiles{directory: directory, counts: new(*labels.Counts)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, j.Close())
@@ -312,14 +329,13 @@ func (d *dataFlags) openJoined(ctx context.Context, path string, s *event.Schema
 		return nil, err
 	}
 	var lanes []labels.Lane
-	if lanes, j.opened, err = openLanes(ctx, s, nil, events, later, nil); err != nil {
+	if lanes, j.opened, err = openLanes(ctx, s, from, events, later, nil); err != nil {
 		return nil, err
 	}
-	d.reading = d.record
-	d.reading.Format = cmp.Or(d.record.Format, d.format, "json")
-	if f, ok := j.opened[0].(*stream.File); ok {
-		d.reading = f.Record()
-		d.reading.Unlabeled = d.record.Unlabeled
+	if end != nil {
+		for i := range lanes {
+			end(&lanes[i])
+		}
 	}
 	j.Joined = labels.NewJoined(labels.NewMerge(s, lanes, j.join), j.join, lanes[0].Topic)
 	return j, nil
@@ -331,10 +347,10 @@ type joinedFiles struct {
 	join      *labels.Join
 	opened    []stream.Opened
 	directory string // directory of waiting events, removed at the end
-	flags     *dataFlags
+	counts    **labels.Counts
 }
 
-// Close stores the counts in the flags, and then closes the events and the labels.
+// Close stores the counts, and then closes the events and the labels.
 func (j *joinedFiles) Close() error {
 	var errs []error
 	for _, o := range j.opened {
@@ -342,7 +358,7 @@ func (j *joinedFiles) Close() error {
 	}
 	if j.join != nil {
 		counts := j.join.Counts()
-		j.flags.join.counts = &counts
+		*j.counts = &counts
 		errs = append(errs, j.join.Close())
 	}
 	return errors.Join(append(errs, os.RemoveAll(j.directory))...)
@@ -359,9 +375,6 @@ func (c *consumers) stats() *stream.ConsumerStats {
 	sum := stream.ConsumerStats{Retries: map[string]uint64{}}
 	for _, consumer := range *c {
 		one := consumer.Stats()
-		sum.Fetches += one.Fetches
-		sum.Bytes += one.Bytes
-		sum.Records += one.Records
 		for cause, n := range one.Retries {
 			sum.Retries[cause] += n
 		}

@@ -5,7 +5,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -91,36 +90,33 @@ or for declared ones with --declared.
 		Args: fileArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if !(o.groups >= 0 && o.groups < 1) {
-				return usageError{fmt.Errorf("predict: --delete-groups %v: want a probability in [0, 1)", o.groups)}
+				return usageError{fmt.Errorf("--delete-groups %v: want a probability in [0, 1)", o.groups)}
 			}
 			if !(o.remove >= 0 && o.remove <= 1) || o.groups > 0 && o.remove == 1 || o.rescale && o.remove == 1 {
-				return usageError{fmt.Errorf("predict: --delete %v: want a probability in [0, 1), or 1 without --rescale", o.remove)}
+				return usageError{fmt.Errorf("--delete %v: want a probability in [0, 1), or 1 without --rescale", o.remove)}
 			}
 			if !slices.Contains([]string{"refuse", "answer"}, o.unknown) {
-				return usageError{fmt.Errorf("predict: --unseen %q: want refuse or answer", o.unknown)}
+				return usageError{fmt.Errorf("--unseen %q: want refuse or answer", o.unknown)}
 			}
 			if o.declared && o.rescale {
-				return usageError{errors.New("predict: --declared uses the model's missing policy and --rescale does not: give one, or --missing-policy rescale")}
+				return usageError{errors.New("--declared uses the model's missing policy and --rescale does not: give one, or --missing-policy rescale")}
 			}
 			if o.maxEvents < 0 {
-				return usageError{fmt.Errorf("predict: --max-events %d: want 0 or more", o.maxEvents)}
+				return usageError{fmt.Errorf("--max-events %d: want 0 or more", o.maxEvents)}
 			}
 			if err := o.explain.check(); err != nil {
-				return fmt.Errorf("predict: %w", err)
+				return err
 			}
 			if o.explain.form != "" {
 				if o.remove > 0 || o.groups > 0 {
-					return usageError{errors.New("predict: --explain excludes --delete and --delete-groups")}
+					return usageError{errors.New("--explain excludes --delete and --delete-groups")}
 				}
 				o.out = cmp.Or(o.out, "-")
 				if !c.Flags().Changed("unseen") {
 					o.unknown = "answer"
 				}
 			}
-			if err := p.runPredict(c.Context(), &o); err != nil {
-				return fmt.Errorf("predict: %w", err)
-			}
-			return nil
+			return p.runPredict(c.Context(), &o)
 		},
 	}
 	o.data.addForModel(c)
@@ -138,7 +134,7 @@ or for declared ones with --declared.
 	f.IntVar(&o.maxEvents, "max-events", 0, "stop after `N` examples; 0 is all")
 	o.explain.add(c)
 	f.Uint64Var(&o.seed, "seed", 0, "seed of all random draws")
-	f.BoolVar(&o.json, "json", false, "write the result as one JSON object to standard output")
+	addJSON(c, &o.json)
 	return c
 }
 
@@ -199,9 +195,11 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	schema.MaxClasses = known + 2
 	var numbers *numberMeasures
 	if loss.IsRegression(head.Loss) {
-		if numbers, err = newNumberMeasures(head.Loss); err != nil {
+		l, err := loss.Parse(head.Loss)
+		if err != nil {
 			return err
 		}
+		numbers = &numberMeasures{loss: l}
 		// A model file of an earlier version may list regression targets as classes.
 		schema.Target, schema.Classes, known = head.Target(), nil, 1
 	}
@@ -300,15 +298,7 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 			predicted
 		}{r, head.Schema.Classes, about}
 	}
-	if !p.quiet {
-		if err := printText(p.stderr, all, textRows, "reliability"); err != nil {
-			return err
-		}
-	}
-	if o.json {
-		return json.NewEncoder(p.stdout).Encode(all)
-	}
-	return nil
+	return p.result(o.json, all, "reliability")
 }
 
 // predicted is the part of the JSON output of predict that classification and regression share.
@@ -472,4 +462,19 @@ func forceMissing(m *served.Model, policy model.MissingPolicy) error {
 		}
 	}
 	return nil
+}
+
+// numberMeasures measures regression predictions.
+type numberMeasures struct {
+	loss loss.Loss
+	sums measure.Numbers
+}
+
+// add measures the score of an example. The argument by is the result of model.ScoreVariance for the example.
+func (m *numberMeasures) add(e *event.Example, h *model.Head, score float64, by model.MissingVariance) {
+	if e.Label >= 0 {
+		value := h.Value(score)
+		low, high := h.Interval(value, by)
+		m.sums.Add(m.loss, e.Target, e.Weight, value, low, high, 1)
+	}
 }

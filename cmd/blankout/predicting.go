@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -93,22 +92,22 @@ func (s *service) accompany(ctx context.Context, c *config.Config, snapshots *se
 func (p *program) predictOnly(ctx context.Context, o runFlags, c *config.Config) (err error) {
 	switch {
 	case c.Predict.Topic == "" && c.HTTP.Address == "":
-		return usageError{errors.New("run: --predict-only needs predict.topic and predict.output, or http.address")}
+		return usageError{errors.New("--predict-only needs predict.topic and predict.output, or http.address")}
 	case c.Predict.Model == "":
-		return usageError{errors.New("run: --predict-only needs predict.model: http://HOST:PORT of a learner, kafka://HOST:PORT/TOPIC or s3://BUCKET/KEY of its snapshots, or a file")}
+		return usageError{errors.New("--predict-only needs predict.model: http://HOST:PORT of a learner, kafka://HOST:PORT/TOPIC or s3://BUCKET/KEY of its snapshots, or a file")}
 	case o.data != "" || o.reset || o.from != "":
-		return usageError{errors.New("run: --predict-only excludes -d, --reset and --from, because it does not learn")}
+		return usageError{errors.New("--predict-only excludes -d, --reset and --from, because it does not learn")}
 	}
 	log := p.logger(p.newScreen(10 * time.Second))
 	if err := c.OpenRegistry(log); err != nil {
-		return usageError{err}
+		return located{usageError{err}}
 	}
 	follower, err := c.Predict.Follow(served.Options{
 		Schemes: schemes(c),
 		Record:  &c.Record, Missing: model.MissingPolicy(c.Learner.MissingPolicy), Log: log,
 	})
 	if err != nil {
-		return fmt.Errorf("run: predict: %w", err)
+		return fmt.Errorf("predict: %w", err)
 	}
 	defer follower.Close()
 	model := func() *served.Model {
@@ -124,7 +123,7 @@ func (p *program) predictOnly(ctx context.Context, o runFlags, c *config.Config)
 	if c.HTTP.Address != "" {
 		var s service
 		if err := s.startServer(c.HTTP.Config, shown, log); err != nil {
-			return fmt.Errorf("run: %w", err)
+			return err
 		}
 		defer func() { err = errors.Join(err, s.Close()) }()
 	}
@@ -134,14 +133,11 @@ func (p *program) predictOnly(ctx context.Context, o runFlags, c *config.Config)
 		return nil
 	}
 	if err := predictor.Run(ctx); err != nil {
-		return fmt.Errorf("run: %w", err)
+		return err
 	}
 	s := predictor.Stats()
 	log.Info("stopped", "scored", s.Scored, "refused", s.Refused, "version", s.Version)
-	if !o.json {
-		return nil
-	}
-	return json.NewEncoder(p.stdout).Encode(map[string]uint64{"scored": s.Scored, "refused": s.Refused, "version": s.Version})
+	return p.encode(o.json, map[string]uint64{"scored": s.Scored, "refused": s.Refused, "version": s.Version})
 }
 
 // learned returns a function that returns the model if the model has learned at least one event, otherwise nil. The

@@ -74,15 +74,7 @@ func (p *program) predictWithShards(ctx context.Context, o *predictFlags, m *ser
 		return err
 	}
 	x.finish(o.data.tally.refused)
-	if !p.quiet {
-		if err := printText(p.stderr, x.measures, textRows); err != nil {
-			return err
-		}
-	}
-	if o.json {
-		return json.NewEncoder(p.stdout).Encode(x.measures)
-	}
-	return nil
+	return p.result(o.json, x.measures)
 }
 
 // shardAnswers writes and measures the answers of a set of shards.

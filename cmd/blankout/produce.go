@@ -50,30 +50,27 @@ Schema (.json). produce registers it as TOPIC-value in the registry of [registry
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if o.data == "" {
-				return usageError{errors.New("produce: name a data file with -d (- is standard input)")}
+				return usageError{errors.New("name a data file with -d (- is standard input)")}
 			}
 			l, err := settings.load(changed(c, map[string]string{"brokers": "kafka.brokers", "topic": "kafka.topics", "create": "kafka.create_topics"})...)
 			if err != nil {
-				return err
+				return located{err}
 			}
 			if len(l.Kafka.Topics) != 1 {
-				return usageError{fmt.Errorf("produce: the configuration names %d topics: choose one with --topic", len(l.Kafka.Topics))}
+				return usageError{fmt.Errorf("the configuration names %d topics: choose one with --topic", len(l.Kafka.Topics))}
 			}
 			config := stream.DefaultProducerConfig()
 			config.ConnectConfig = l.Kafka.ConnectConfig
 			config.CreateTopics, config.CreatePartitions = l.Kafka.CreateTopics, l.Kafka.CreatePartitions
 			config.Topic, config.Rate, config.Compression = l.Kafka.Topics[0], o.rate, o.compression
 			if err := config.Check(); err != nil {
-				return usageError{fmt.Errorf("produce: %w", err)}
+				return usageError{err}
 			}
 			encode, err := schemaEncoder(c.Context(), o.schema, config.Topic, l)
 			if err != nil {
-				return fmt.Errorf("produce: %w", err)
+				return err
 			}
-			if err := p.produceFile(c.Context(), o.data, l.Record, config, encode, o.json); err != nil {
-				return fmt.Errorf("produce: %w", err)
-			}
-			return nil
+			return p.produceFile(c.Context(), o.data, l.Record, config, encode, o.json)
 		},
 	}
 	settings.add(c)
@@ -85,7 +82,7 @@ Schema (.json). produce registers it as TOPIC-value in the registry of [registry
 	f.Float64Var(&o.rate, "rate", 0, "at most `N` records a second; 0 is no limit")
 	f.StringVar(&o.compression, "compression", "none", "none, gzip, snappy, lz4 or zstd")
 	f.BoolVar(&o.create, "create", false, "create the topic if it is missing")
-	f.BoolVar(&o.json, "json", false, "write the result as one JSON object to standard output")
+	addJSON(c, &o.json)
 	return c
 }
 

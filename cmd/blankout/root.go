@@ -5,6 +5,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -95,7 +96,7 @@ expected loss over missing features, so the model keeps working when features di
 		}
 		return usageError{fmt.Errorf("%w%s (see %s --help)", err, hint, c.CommandPath())}
 	})
-	root.AddCommand(
+	for _, c := range []*cobra.Command{
 		p.demo(),
 		p.broker(),
 		p.runCommand(),
@@ -111,13 +112,34 @@ expected loss over missing features, so the model keeps working when features di
 		p.simulate(),
 		p.export(),
 		p.stdio(),
-		p.configCommand(),
-		p.version(),
-		p.completion(),
-	)
+	} {
+		nameErrors(c, c.Name())
+		root.AddCommand(c)
+	}
+	root.AddCommand(p.configCommand(), p.version(), p.completion())
 	completeFlags(root)
 	return root
 }
+
+// nameErrors makes a command and its subcommands begin their errors with their name, except errors that are located.
+func nameErrors(c *cobra.Command, name string) {
+	run := c.RunE
+	c.RunE = func(c *cobra.Command, args []string) error {
+		err := run(c, args)
+		if err == nil || is[located](err) {
+			return err
+		}
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	for _, sub := range c.Commands() {
+		nameErrors(sub, name+" "+sub.Name())
+	}
+}
+
+// located marks an error that begins with its place, such as a line of the configuration.
+type located struct{ error }
+
+func (e located) Unwrap() error { return e.error }
 
 // resultFile is the output file of results. Close writes the buffered output.
 type resultFile struct {
@@ -231,6 +253,30 @@ func exitCode(err error) int {
 func is[E error](err error) bool {
 	_, ok := errors.AsType[E](err)
 	return ok
+}
+
+// result prints the result of a command as text to standard error and, if asJSON is true, as a JSON object to standard
+// output. The text omits the lists with a name in hidden.
+func (p *program) result(asJSON bool, result any, hidden ...string) error {
+	if !p.quiet {
+		if err := printText(p.stderr, result, textRows, hidden...); err != nil {
+			return err
+		}
+	}
+	return p.encode(asJSON, result)
+}
+
+// encode writes the result of a command as a JSON object to standard output, if asJSON is true.
+func (p *program) encode(asJSON bool, result any) error {
+	if !asJSON {
+		return nil
+	}
+	return json.NewEncoder(p.stdout).Encode(result)
+}
+
+// addJSON adds the flag --json.
+func addJSON(c *cobra.Command, to *bool) {
+	c.Flags().BoolVar(to, "json", false, "write the result as one JSON object to standard output")
 }
 
 // isTerminal reports whether a stream is a terminal.

@@ -5,7 +5,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -116,7 +115,7 @@ follows over HTTP or from snapshots. Without predict.topic it then answers reque
 	}
 	f.BoolVar(&o.predict, "predict-only", false, "do not learn: score predict.topic with the model of predict.model")
 	f.BoolVar(&o.answers, "answers", false, "with -d: write the prediction of each event before learning it, a line each")
-	f.BoolVar(&o.json, "json", false, "write the result as one JSON object to standard output")
+	addJSON(c, &o.json)
 	return c
 }
 
@@ -141,7 +140,7 @@ func changed(c *cobra.Command, settings map[string]string) (out []string) {
 
 func (p *program) learn(c *cobra.Command, o runFlags, settings *configFlags) error {
 	if o.reset && o.from != "" {
-		return usageError{errors.New("run: --reset and --from exclude each other")}
+		return usageError{errors.New("--reset and --from exclude each other")}
 	}
 	flags := map[string]string{"brokers": "kafka.brokers", "topic": "kafka.topics", "group": "group.name"}
 	for _, l := range settingFlags {
@@ -154,16 +153,16 @@ func (p *program) learn(c *cobra.Command, o runFlags, settings *configFlags) err
 	}
 	l, err := settings.load(given...)
 	if err != nil {
-		return err
+		return located{err}
 	}
 	if given := l.Given(); l.HTTP.Learn && !slices.ContainsFunc(given, func(key string) bool { return key == "kafka.topics" || key == "kafka.brokers" }) {
 		l.Kafka.Topics = nil // ignore the default topics if events arrive over HTTP
 	}
 	if err := checkInbox(&l.Config, &o); err != nil {
-		return usageError{fmt.Errorf("run: %w", err)}
+		return usageError{err}
 	}
 	if l.Kafka.UntilEnd = o.untilEnd; o.untilEnd && l.Group.Name != "" {
-		return usageError{errors.New("run: --until-end excludes --group: a group learns until its members are stopped")}
+		return usageError{errors.New("--until-end excludes --group: a group learns until its members are stopped")}
 	}
 	p.setLevel(l.Log.Level)
 	if o.predict {
@@ -173,13 +172,13 @@ func (p *program) learn(c *cobra.Command, o runFlags, settings *configFlags) err
 		return p.learnShards(c.Context(), o, &l.Config)
 	}
 	if !slices.Contains([]string{"fail", "skip"}, o.refused) {
-		return usageError{fmt.Errorf("run: --refused %q: want fail or skip", o.refused)}
+		return usageError{fmt.Errorf("--refused %q: want fail or skip", o.refused)}
 	}
 	if (o.serve || o.serveOn) && l.HTTP.Address == "" {
-		return usageError{errors.New("run: --serve and --keep-serving need http.address")}
+		return usageError{errors.New("--serve and --keep-serving need http.address")}
 	}
 	if o.answers && (o.data == "" || o.json || joins(&l.Config, o)) {
-		return usageError{errors.New("run: --answers needs -d, and excludes --json and delayed labels")}
+		return usageError{errors.New("--answers needs -d, and excludes --json and delayed labels")}
 	}
 	screen := p.newScreen(10 * time.Second)
 	log := p.logger(screen)
@@ -192,7 +191,7 @@ func (p *program) learn(c *cobra.Command, o runFlags, settings *configFlags) err
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("run: %w", err)
+		return err
 	}
 	var look learning
 	s.runner.Observe = func(s *run.Status) {
@@ -221,17 +220,14 @@ func (p *program) learn(c *cobra.Command, o runFlags, settings *configFlags) err
 		if is[*run.FruitlessError](err) {
 			err = p.advised(c.Context(), err, &l.Config, o)
 		}
-		return fmt.Errorf("run: %w", err)
+		return err
 	}
 	stopped := append(progressOf(status), "checkpoint", status.Save.Name)
 	if len(status.Warnings) > 0 {
 		stopped = append(stopped, "warnings", status.Warnings)
 	}
 	log.Info("stopped", stopped...)
-	if !o.json {
-		return nil
-	}
-	return json.NewEncoder(p.stdout).Encode(summary(status, s.runner.Offsets))
+	return p.encode(o.json, summary(status, s.runner.Offsets))
 }
 
 // advised adds advice to the error of a run that learned almost no events.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"blankout/config"
 	"blankout/internal/event"
 	"blankout/online"
 	"blankout/online/health"
@@ -197,7 +198,7 @@ func absentNames(ctx context.Context, c record.Config, path string) (out []strin
 	look := func(key string, names ...string) {
 		for _, name := range names {
 			if name != "" && !found(name) {
-				out = append(out, fmt.Sprintf("record.%s = %s", key, quote(event.Printable(name))))
+				out = append(out, fmt.Sprintf("record.%s = %s", key, config.Quote(event.Printable(name))))
 			}
 		}
 	}
@@ -282,7 +283,7 @@ func (s *sample) labelFields(text string) string {
 	slices.SortStableFunc(found, func(a, b candidate) int { return cmp.Compare(a.n, b.n) })
 	var parts []string
 	for _, c := range found[:min(len(found), shown)] {
-		parts = append(parts, fmt.Sprintf("%s (%d values)", quote(event.Printable(c.name)), c.n))
+		parts = append(parts, fmt.Sprintf("%s (%d values)", config.Quote(event.Printable(c.name)), c.n))
 	}
 	if len(parts) == 0 {
 		return ""

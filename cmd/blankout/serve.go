@@ -45,14 +45,11 @@ on a free port, which it prints.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			shown, err := onDisk(model, reports)
 			if err != nil {
-				return fmt.Errorf("serve: %w", err)
+				return err
 			}
 			config := serve.DefaultConfig()
 			config.Address, config.Name = cmp.Or(address, os.Getenv("BLANKOUT_HTTP_ADDRESS"), "127.0.0.1:0"), filepath.Base(model)
-			if err := p.showUntil(c.Context(), config, shown); err != nil {
-				return fmt.Errorf("serve: %w", err)
-			}
-			return nil
+			return p.showUntil(c.Context(), config, shown)
 		},
 	}
 	c.Flags().StringVarP(&model, "model", "m", "", "`PATH` of what is shown, in place of the argument")
@@ -94,9 +91,9 @@ func onDisk(path, reports string) (s serve.Service, err error) {
 	if err != nil {
 		return s, err
 	}
-	model, err := served.FromFile(opened, nil)
+	model, err := modelOf(opened, file)
 	if err != nil {
-		return s, refusedError{fmt.Errorf("%s: %w", file, err)}
+		return s, err
 	}
 	if info, err := os.Stat(file); err == nil && model.At.IsZero() {
 		model.At = info.ModTime()
@@ -105,7 +102,7 @@ func onDisk(path, reports string) (s serve.Service, err error) {
 	status := &run.Status{NotReady: "on disk"}
 	status.Learner.Events, status.Learner.Level = model.Events, model.Noise
 	if _, err := event.FindBlock(opened.Blocks, "learner"); err == nil {
-		if status, err = statusOnDisk(opened.Blocks); err != nil {
+		if status, err = statusOnDisk(opened.Blocks, model.Offsets); err != nil {
 			return s, refusedError{fmt.Errorf("%s: %w", file, err)}
 		}
 		s.History = filepath.Join(filepath.Dir(file), "history.json")
@@ -131,8 +128,8 @@ func onDisk(path, reports string) (s serve.Service, err error) {
 	return s, err
 }
 
-// statusOnDisk returns the status of the learner in a checkpoint.
-func statusOnDisk(blocks []event.Block) (*run.Status, error) {
+// statusOnDisk returns the status of the learner in a checkpoint with these offsets.
+func statusOnDisk(blocks []event.Block, offsets event.Offsets) (*run.Status, error) {
 	c, err := online.ReadConfig(blocks)
 	if err != nil {
 		return nil, err
@@ -145,11 +142,10 @@ func statusOnDisk(blocks []event.Block) (*run.Status, error) {
 	if s.Warnings, err = health.ReadWarnings(blocks); err != nil {
 		return nil, err
 	}
-	offsets, err := run.ReadOffsets(blocks)
 	for _, p := range offsets {
 		s.Partitions = append(s.Partitions, run.PartitionStatus{Position: p, HighWater: -1})
 	}
-	return s, err
+	return s, nil
 }
 
 // showUntil serves s until ctx ends.

@@ -5,7 +5,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -59,13 +58,13 @@ type ownShard struct {
 func (p *program) learnShards(ctx context.Context, o runFlags, c *config.Config) error {
 	for flag, given := range map[string]bool{"--data": o.data != "", "--labels": o.labels != "", "--reset": o.reset, "--from": o.from != "", "--max-events": o.maxEvents > 0} {
 		if given {
-			return usageError{fmt.Errorf("run --group: %s belongs to a single learner, but a group learns the partitions of topics: leave it out", flag)}
+			return usageError{fmt.Errorf("--group: %s belongs to a single learner, but a group learns the partitions of topics: leave it out", flag)}
 		}
 	}
 	screen := p.newScreen(10 * time.Second)
 	log := p.logger(screen)
 	if err := c.OpenRegistry(log); err != nil {
-		return usageError{err}
+		return located{usageError{err}}
 	}
 	m, err := newGroupMember(ctx, c, log)
 	if err != nil && ctx.Err() != nil {
@@ -73,13 +72,13 @@ func (p *program) learnShards(ctx context.Context, o runFlags, c *config.Config)
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("run: %w", err)
+		return err
 	}
 	defer m.follower.Close()
 	var s service
 	started := time.Now()
 	if err := m.serve(&s, started); err != nil {
-		return fmt.Errorf("run: %w", errors.Join(err, s.Close()))
+		return errors.Join(err, s.Close())
 	}
 	running, end := context.WithCancel(ctx)
 	var reporting sync.WaitGroup
@@ -89,13 +88,10 @@ func (p *program) learnShards(ctx context.Context, o runFlags, c *config.Config)
 	reporting.Wait()
 	status := m.groupStatus()
 	if err := errors.Join(err, s.Close()); err != nil {
-		return fmt.Errorf("run: %w", err)
+		return err
 	}
 	log.Info("stopped", "group", c.Group.Name)
-	if !o.json {
-		return nil
-	}
-	return json.NewEncoder(p.stdout).Encode(status)
+	return p.encode(o.json, status)
 }
 
 // newGroupMember reads what the group has published, and decides the number of shards.
@@ -130,10 +126,8 @@ func newGroupMember(ctx context.Context, c *config.Config, log *slog.Logger) (*g
 			break
 		}
 		log.Warn("the group's snapshots cannot be read; trying again", "err", err)
-		select {
-		case <-ctx.Done():
+		if stream.Sleep(ctx, time.Second) != nil {
 			return nil, err
-		case <-time.After(time.Second):
 		}
 	}
 	count, err := c.Group.Count(most, there)

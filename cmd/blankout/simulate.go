@@ -79,12 +79,9 @@ A checkpoint contains its record settings; flags override them, and -f replaces 
 		Args: fileArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := o.check(); err != nil {
-				return usageError{fmt.Errorf("simulate: %w", err)}
+				return usageError{err}
 			}
-			if err := p.runSimulate(c.Context(), &o); err != nil {
-				return fmt.Errorf("simulate: %w", err)
-			}
-			return nil
+			return p.runSimulate(c.Context(), &o)
 		},
 	}
 	o.data.addForModel(c)
@@ -103,7 +100,7 @@ A checkpoint contains its record settings; flags override them, and -f replaces 
 	f.IntVar(&o.maxEvents, "max-events", 0, "take the first `N` events only")
 	f.IntVar(&o.replay.Threads, "threads", runtime.GOMAXPROCS(0), "at most `N` threads; the result does not depend on it")
 	f.StringVarP(&o.out, "output", "o", "", "write tables and figures into `DIR`")
-	f.BoolVar(&o.json, "json", false, "write the result as one JSON object to standard output")
+	addJSON(c, &o.json)
 	nightmares := []string{"random:0..0.9/0.1", "groups:0..0.9/0.1", "worst:0,1,2,5,10,20", "group:*", "burst:", "block:", "drift:", "stuck:", "noise:"}
 	_ = c.RegisterFlagCompletionFunc("nightmare", cobra.FixedCompletions(nightmares, cobra.ShellCompDirectiveNoSpace|cobra.ShellCompDirectiveNoFileComp))
 	_ = c.MarkFlagDirname("output")
@@ -205,21 +202,12 @@ func (p *program) runSimulate(ctx context.Context, o *simulateFlags) error {
 			fmt.Fprintf(p.stderr, "\nwritten: %s\n", strings.Join(files, " "))
 		}
 	}
-	if o.json {
-		return json.NewEncoder(p.stdout).Encode(struct {
-			*simulate.Result
-			SilentLoss *simulate.SilentLoss `json:"silent_loss,omitempty"`
-			Files      []string             `json:"files"`
-			Refused    int                  `json:"refused"`
-		}{result, result.SilentLoss(), files, o.data.tally.refused})
-	}
-	return nil
-}
-
-// dataFor returns the settings for reading the events for a model.
-func (o *simulateFlags) dataFor(m *served.Model) (*dataFlags, error) {
-	data := o.data
-	return &data, data.resolve(m)
+	return p.encode(o.json, struct {
+		*simulate.Result
+		SilentLoss *simulate.SilentLoss `json:"silent_loss,omitempty"`
+		Files      []string             `json:"files"`
+		Refused    int                  `json:"refused"`
+	}{result, result.SilentLoss(), files, o.data.tally.refused})
 }
 
 // eachGroup adds a level for each group to the families that are named group:*.
@@ -282,8 +270,8 @@ func (p *program) subjects(ctx context.Context, o *simulateFlags, screen *screen
 			// A model file of an earlier version may list regression targets as classes.
 			m.Schema.Target, m.Schema.Classes = loss.LabelsOf(m.Loss), nil
 		}
-		data, err := o.dataFor(m)
-		if err != nil {
+		data := o.data
+		if err := data.resolve(m); err != nil {
 			return nil, err
 		}
 		data.regroup(m.Schema)
@@ -297,7 +285,7 @@ func (p *program) subjects(ctx context.Context, o *simulateFlags, screen *screen
 		if same := shared[string(key)]; same != nil {
 			s.Examples, s.Schema = same.Examples, same.Schema
 		} else {
-			if s.Examples, err = o.examples(ctx, data, data.paths, m.Schema, screen); err != nil {
+			if s.Examples, err = o.examples(ctx, &data, data.paths, m.Schema, screen); err != nil {
 				return nil, err
 			}
 			s.Schema, shared[string(key)] = m.Schema, s

@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -25,13 +24,14 @@ It reads no configuration: each request that creates a learner contains its sett
 		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if isTerminal(p.stdin) {
-				return usageError{errors.New("stdio: standard input is a terminal: connect a program that writes requests, see docs/http.md")}
+				return usageError{errors.New("standard input is a terminal: connect a program that writes requests, see docs/http.md")}
 			}
 			version, _ := buildVersion()
-			if err := stdio.New(version).Serve(c.Context(), p.stdin, p.stdout); err != nil && !errors.Is(err, context.Canceled) {
-				return fmt.Errorf("stdio: %w", err)
+			err := stdio.New(version).Serve(c.Context(), p.stdin, p.stdout)
+			if errors.Is(err, context.Canceled) {
+				return nil
 			}
-			return nil
+			return err
 		},
 	}
 }

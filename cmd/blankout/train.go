@@ -5,7 +5,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -78,19 +77,16 @@ computes the objective and the training error. --noise and --standardize default
 		Args: fileArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := o.check(c); err != nil {
-				return usageError{fmt.Errorf("train: %w", err)}
+				return usageError{err}
 			}
 			if err := modelTarget(o.model); err != nil {
-				return fmt.Errorf("train: %w", err)
+				return err
 			}
 			solve := p.runTrain
 			if o.config.Solver == "online" {
 				solve = p.trainOnline
 			}
-			if err := solve(c.Context(), &o); err != nil {
-				return fmt.Errorf("train: %w", err)
-			}
-			return nil
+			return solve(c.Context(), &o)
 		},
 	}
 	o.data.trains = true
@@ -124,7 +120,7 @@ computes the objective and the training error. --noise and --standardize default
 	f.IntVar(&o.covariance, "covariance-max-fields", 0, "let the model impute the first `N` numeric columns from the others\n256 is a good bound and the default of --solver online; 0 disables imputation")
 	f.StringVar(&o.influences, "influences", "", "with t-logistic: write every example's influence to `FILE`\na small influence indicates a wrong label")
 	o.kernel.add(f)
-	f.BoolVar(&o.json, "json", false, "write the result as one JSON object to standard output")
+	addJSON(c, &o.json)
 	f.Lookup("set").Usage += "\nwith --solver online also of [learner], as in --set learner.threshold=0.3"
 	return c
 }
@@ -291,10 +287,7 @@ func (p *program) runTrain(ctx context.Context, o *trainFlags) error {
 	if err := p.printTrained(screen, &r, suspects, d); err != nil {
 		return err
 	}
-	if o.json {
-		return json.NewEncoder(p.stdout).Encode(r)
-	}
-	return nil
+	return p.encode(o.json, r)
 }
 
 // printTrained prints the result of training, with warnings.

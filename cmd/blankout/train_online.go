@@ -5,7 +5,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -190,16 +189,8 @@ func (p *program) trainOnline(ctx context.Context, o *trainFlags) (err error) {
 		p.warn(w.Text)
 	}
 	p.warnOfClasses(r.Classes, o.online.config)
-	if !p.quiet {
-		screen.done("trained")
-		if err := printText(p.stderr, r, textRows, "reliability", "warnings", "by_missing"); err != nil {
-			return err
-		}
-	}
-	if o.json {
-		return json.NewEncoder(p.stdout).Encode(r)
-	}
-	return nil
+	screen.done("trained")
+	return p.result(o.json, r, "reliability", "warnings", "by_missing")
 }
 
 // inPercent returns a fraction in percent, or nil for NaN.

@@ -8,6 +8,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"blankout/app/served"
+	"blankout/config"
 	"blankout/internal/event"
 )
 
@@ -88,7 +89,7 @@ func (u *unseen) report(s *event.Schema) unseenReport {
 func (p *program) warnOfUnseen(r unseenReport, examples int) {
 	for _, f := range r.Fields {
 		if f.Field != "" && f.kind != event.Words && f.kind != event.Cross && f.Examples >= 5 && 10*f.Examples > examples {
-			p.warn(fmt.Sprintf("field %q has a value unknown to the model in %s of %s, such as %s", f.Field, humanize.Comma(int64(f.Examples)), plural(examples, "example"), quote(event.Printable(f.Example))))
+			p.warn(fmt.Sprintf("field %q has a value unknown to the model in %s of %s, such as %s", f.Field, humanize.Comma(int64(f.Examples)), plural(examples, "example"), config.Quote(event.Printable(f.Example))))
 		}
 	}
 }

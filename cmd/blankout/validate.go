@@ -5,12 +5,10 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -66,17 +64,17 @@ with -d, and a file of delayed labels with --labels.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			policy, err := model.ParseMissingPolicy(o.missing)
 			if err != nil {
-				return usageError{fmt.Errorf("validate: --missing-policy %w", err)}
+				return usageError{fmt.Errorf("--missing-policy %w", err)}
 			}
 			if o.bound != "" && o.bound != batch.ExactBound {
-				return usageError{fmt.Errorf("validate: --bound %s: want exact, or no --bound for the learner's", o.bound)}
+				return usageError{fmt.Errorf("--bound %s: want exact, or no --bound for the learner's", o.bound)}
 			}
 			s, err := readSaved(o.model)
 			if err == nil {
 				err = forceMissing(s.model, policy)
 			}
 			if err != nil {
-				return fmt.Errorf("validate: %w", err)
+				return err
 			}
 			given := changed(c, map[string]string{"brokers": "kafka.brokers", "topic": "kafka.topics"})
 			if f := c.Flags().Lookup("id"); f.Changed {
@@ -84,24 +82,21 @@ with -d, and a file of delayed labels with --labels.`,
 			}
 			l, err := settings.loadFor(s.model, s.file.Blocks, given...)
 			if err != nil {
-				return err
+				return located{err}
 			}
 			if o.data != "" && o.labels == "" && len(l.Labels.Topics) > 0 {
-				return usageError{fmt.Errorf("validate: -d %s: labels are delayed (labels.topics): name the labels' file with --labels", o.data)}
+				return usageError{fmt.Errorf("-d %s: labels are delayed (labels.topics): name the labels' file with --labels", o.data)}
 			}
 			if o.data == "" && o.labels != "" {
-				return usageError{fmt.Errorf("validate: --labels %s: name the file of the events with -d", o.labels)}
+				return usageError{fmt.Errorf("--labels %s: name the file of the events with -d", o.labels)}
 			}
 			if settings.file == "" {
 				p.printFormat(s.model, learnedAs(&l.Config, s.model.Schema)...)
 			}
 			if err := l.OpenRegistry(nil); err != nil {
-				return usageError{err}
+				return located{usageError{err}}
 			}
-			if err := p.runValidate(c.Context(), &l.Config, &o, s); err != nil {
-				return fmt.Errorf("validate: %w", err)
-			}
-			return nil
+			return p.runValidate(c.Context(), &l.Config, &o, s)
 		},
 	}
 	settings.add(c)
@@ -115,7 +110,7 @@ with -d, and a file of delayed labels with --labels.`,
 	f.StringVarP(&o.output, "output", "o", "", "write the exact solution as a model to `FILE`")
 	f.StringVar(&o.brokers, "brokers", "", "`HOST:PORT,…` [kafka.brokers]")
 	f.StringVar(&o.topics, "topic", "", "`TOPIC,…` [kafka.topics]")
-	f.BoolVar(&o.json, "json", false, "write the result as one JSON object to standard output")
+	addJSON(c, &o.json)
 	return c
 }
 
@@ -159,33 +154,15 @@ func newValidator(c *config.Config, data string, log *slog.Logger) *validate.Val
 // labels from the file later. If a file is "", the configured topics are read instead.
 func joinedValidator(v *validate.Validator, c *config.Config, data, later string) {
 	v.Open, v.OpenHoldout = nil, nil
-	v.OpenJoined = func(ctx context.Context, s *event.Schema, from, to event.Offsets) (_ validate.Joined, err error) {
-		directory, err := os.MkdirTemp("", "blankout-labels-")
-		if err != nil {
-			return nil, err
-		}
-		j := &joinedFiles{directory: directory, flags: &dataFlags{join: &joinFlags{}}}
-		defer func() {
-			if err != nil {
-				err = errors.Join(err, j.Close())
-			}
-		}()
+	v.OpenJoined = func(ctx context.Context, s *event.Schema, from, to event.Offsets) (validate.Joined, error) {
 		settings := c.Labels
 		settings.IdleTimeout = 0 // all partitions have a given end
-		if j.join, err = labels.Open(settings, directory, labels.State{}); err != nil {
-			return nil, err
-		}
 		events := inputOf(c, data)
 		events.Record.Unlabeled, events.Record.Growing = true, true
 		events.Kafka.UntilEnd, events.Kafka.CreateTopics, events.Kafka.Start, events.Kafka.OutOfRange = true, false, "earliest", "earliest"
 		of := events
 		of.Where, of.Record, of.Kafka.Topics = later, c.Labels.LabelRecord(c.Record), c.Labels.Topics
-		var lanes []labels.Lane
-		if lanes, j.opened, err = openLanes(ctx, s, from, events, of, slog.New(slog.DiscardHandler)); err != nil {
-			return nil, err
-		}
-		for i := range lanes {
-			l := &lanes[i]
+		j, err := joinFiles(ctx, settings, s, from, events, of, func(l *labels.Lane) {
 			first, end := int64(0), int64(0) // read no record of a partition that was added later
 			for k, p := range to {
 				if p.Topic == l.Topic && p.Partition == l.Partition {
@@ -193,8 +170,10 @@ func joinedValidator(v *validate.Validator, c *config.Config, data, later string
 				}
 			}
 			l.End(first, end)
+		})
+		if err != nil {
+			return nil, err
 		}
-		j.Joined = labels.NewJoined(labels.NewMerge(s, lanes, j.join), j.join, lanes[0].Topic)
 		return j, nil
 	}
 }
@@ -323,10 +302,7 @@ func (p *program) runValidate(ctx context.Context, c *config.Config, o *validate
 	if !r.Converged {
 		fmt.Fprintf(p.stderr, "warning: the tolerance %g was not reached, see the certificate\n", c.Validate.Tol)
 	}
-	if o.json {
-		return json.NewEncoder(p.stdout).Encode(r)
-	}
-	return nil
+	return p.encode(o.json, r)
 }
 
 // watched is a source that calls a function with the number of examples of each batch.

@@ -69,6 +69,6 @@ func (p *program) version() *cobra.Command {
 			return err
 		},
 	}
-	c.Flags().BoolVar(&asJSON, "json", false, "write the result as one JSON object to standard output")
+	addJSON(c, &asJSON)
 	return c
 }

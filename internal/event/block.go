@@ -1,7 +1,9 @@
 package event
 
 import (
+	"encoding/json"
 	"fmt"
+	"iter"
 	"strings"
 )
 
@@ -30,4 +32,26 @@ func BlocksUnder(blocks []Block, prefix string) (under []Block) {
 		}
 	}
 	return under
+}
+
+// JSONBlock returns a block with the JSON of a value.
+func JSONBlock(name string, value any) (Block, error) {
+	data, err := json.Marshal(value)
+	if err != nil {
+		return Block{}, fmt.Errorf("encoding the block %s: %w", name, err)
+	}
+	return Block{name, data}, nil
+}
+
+// JoinBlocks yields the blocks of several sequences, one sequence after the other.
+func JoinBlocks(sequences ...iter.Seq[Block]) iter.Seq[Block] {
+	return func(yield func(Block) bool) {
+		for _, blocks := range sequences {
+			for b := range blocks {
+				if !yield(b) {
+					return
+				}
+			}
+		}
+	}
 }

@@ -171,6 +171,16 @@ type Batch struct {
 	Schema *Schema
 }
 
+// Extend adds an Example, which may have the memory of an earlier one, and returns it.
+func (b *Batch) Extend() *Example {
+	n := len(b.Examples)
+	if n == cap(b.Examples) {
+		b.Examples = slices.Grow(b.Examples, 1)
+	}
+	b.Examples = b.Examples[:n+1]
+	return &b.Examples[n]
+}
+
 // Source produces events from a topic, a file, or memory.
 type Source interface {
 	// Next fills b with the next records of one partition, in offset order, and waits for the first record. It returns

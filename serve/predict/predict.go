@@ -165,10 +165,8 @@ func (p *Predictor) Keep(ctx context.Context) {
 		stats := *p.Stats()
 		stats.Failures++
 		p.stats.Store(&stats)
-		select {
-		case <-ctx.Done():
+		if stream.Sleep(ctx, wait) != nil {
 			return
-		case <-time.After(wait):
 		}
 	}
 }
@@ -254,10 +252,8 @@ func (r *run) loop(ctx context.Context) error {
 				r.stats.LastError, r.stats.Waiting = "no model has been published yet", true
 				r.report()
 			}
-			select {
-			case <-ctx.Done():
-				return ctx.Err()
-			case <-time.After(50 * time.Millisecond):
+			if err := stream.Sleep(ctx, 50*time.Millisecond); err != nil {
+				return err
 			}
 			continue
 		}
@@ -395,10 +391,8 @@ func (r *run) again(ctx context.Context, f func() error) error {
 		r.stats.Failures++
 		r.stats.LastError = err.Error()
 		r.report()
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(time.Second):
+		if err := stream.Sleep(ctx, time.Second); err != nil {
+			return err
 		}
 	}
 }

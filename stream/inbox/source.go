@@ -220,8 +220,8 @@ func (n *Source) Next(ctx context.Context, b *event.Batch) error {
 			return ctx.Err()
 		}
 	}
-	examples := b.Examples[:0]
-	for len(examples) < batchExamples {
+	*b = event.Batch{Topic: Topic, Examples: b.Examples[:0]}
+	for len(b.Examples) < batchExamples {
 		if n.left == 0 {
 			if ok, err := n.read(); err != nil {
 				return err
@@ -235,14 +235,9 @@ func (n *Source) Next(ctx context.Context, b *event.Batch) error {
 		if !ok {
 			return n.damaged()
 		}
-		if len(examples) < cap(examples) {
-			examples = examples[:len(examples)+1]
-		} else {
-			examples = append(examples, event.Example{})
-		}
-		e, r := &examples[len(examples)-1], record.Record{Value: value, Offset: n.next, Time: n.frame.came}
+		e, r := b.Extend(), record.Record{Value: value, Offset: n.next, Time: n.frame.came}
 		if err := n.decoder.Decode(ctx, r, e); err != nil {
-			if examples = examples[:len(examples)-1]; len(examples) == 0 {
+			if b.Examples = b.Examples[:len(b.Examples)-1]; len(b.Examples) == 0 {
 				return err
 			}
 			break // the next call tries again
@@ -252,7 +247,7 @@ func (n *Source) Next(ctx context.Context, b *event.Batch) error {
 		n.next++
 		n.left--
 	}
-	*b = event.Batch{Topic: Topic, Examples: examples, Next: n.next, HighWater: n.log.Next(), Schema: n.schema.View()}
+	b.Next, b.HighWater, b.Schema = n.next, n.log.Next(), n.schema.View()
 	return nil
 }
 

@@ -458,8 +458,7 @@ func (m *Merge) fill(ctx context.Context, l *lane, b *event.Batch) error {
 			break
 		}
 		from := &l.batch.Examples[l.index]
-		b.Examples = slices.Grow(b.Examples, 1)[:len(b.Examples)+1]
-		e := &b.Examples[len(b.Examples)-1]
+		e := b.Extend()
 		if err := m.decode(ctx, l, from, e); err != nil {
 			if b.Examples = b.Examples[:len(b.Examples)-1]; len(b.Examples) == 0 {
 				return err
@@ -496,29 +495,11 @@ func (m *Merge) isFirst(l *lane) bool {
 
 // decode decodes the next record in the order, as an event or a label.
 func (m *Merge) decode(ctx context.Context, l *lane, from, e *event.Example) error {
-	key, value := e.Key[:0], e.Value[:0]
-	if from.Refused != nil {
-		*e = event.Example{Features: e.Features, Label: event.Unlabeled, Offset: from.Offset, Time: from.Time, Refused: from.Refused}
-		e.Features.Index, e.Features.Value = e.Features.Index[:0], e.Features.Value[:0]
-		e.Key = append(key, from.Key...)
-	} else {
-		r := record.Record{Key: from.Key, Value: from.Value, Offset: from.Offset, Time: from.Time}
-		if err := l.Decoder.Decode(ctx, r, e); err != nil {
-			return err
-		}
-		e.Key = append(key, e.Key...)
-		if e.Value != nil {
-			e.Value = append(value, e.Value...)
-		}
-		if e.Refused == nil {
-			m.check(l, from, e)
-		}
-		if e.Refused != nil {
-			e.Refused.Value = slices.Clone(e.Refused.Value)
-		}
+	err := Undefer(ctx, l.Decoder, from, e, false)
+	if err == nil && e.Refused == nil {
+		m.check(l, from, e)
 	}
-	e.Fingerprint = from.Fingerprint
-	return nil
+	return err
 }
 
 // maxID is the largest length of an ID.
@@ -527,8 +508,8 @@ const maxID = 1024
 // check refuses an event or a label that cannot be joined.
 func (m *Merge) check(l *lane, from, e *event.Example) {
 	refuse := func(reason event.Reason, detail string) {
-		*e = event.Example{Label: event.Unlabeled, Key: e.Key, Offset: e.Offset, Time: e.Time,
-			Refused: &event.Refusal{Reason: reason, Detail: detail, Value: from.Value}}
+		*e = event.Example{Label: event.Unlabeled, Key: e.Key, Offset: e.Offset, Time: e.Time, Fingerprint: e.Fingerprint,
+			Refused: &event.Refusal{Reason: reason, Detail: detail, Value: slices.Clone(from.Value)}}
 	}
 	switch {
 	case len(e.Key) == 0:
@@ -565,6 +546,19 @@ func (d *Deferred) Decode(ctx context.Context, r record.Record, e *event.Example
 		e.Time = d.probe.Time
 	}
 	return nil
+}
+
+// Undefer decodes the record that a Deferred has copied to from. Its label is ignored if unlabeled is true.
+func Undefer(ctx context.Context, d record.Decoder, from, e *event.Example, unlabeled bool) error {
+	if from.Refused != nil {
+		*e = event.Example{Features: e.Features, Label: event.Unlabeled, Key: append(e.Key[:0], from.Key...), Offset: from.Offset, Time: from.Time, Refused: from.Refused, Fingerprint: from.Fingerprint}
+		e.Features.Index, e.Features.Value = e.Features.Index[:0], e.Features.Value[:0]
+		return nil
+	}
+	r := record.Record{Key: from.Key, Value: from.Value, Offset: from.Offset, Time: from.Time, Unlabeled: unlabeled}
+	err := record.DecodeOwned(ctx, d, &r, e)
+	e.Fingerprint = from.Fingerprint
+	return err
 }
 
 // LabelDecoder decodes label records: the Key, Label and Weight of an Example. Its classes are the classes in the

@@ -292,12 +292,18 @@ func (d *avroReader) avroEnum(t *avroType, p *place, _ int) bool {
 }
 
 func (d *avroReader) avroUnion(t *avroType, p *place, depth int) bool {
+	branch := d.branch(t)
+	return branch != nil && branch.decode(d, branch, p, depth)
+}
+
+// branch reads the type of a value of a union. It returns nil after a failure.
+func (d *avroReader) branch(t *avroType) *avroType {
 	i, ok := d.varint()
 	if !ok || i < 0 || i >= int64(len(t.types)) {
-		return d.syntax("branch %d of a union of %d", i, len(t.types))
+		d.syntax("branch %d of a union of %d", i, len(t.types))
+		return nil
 	}
-	branch := t.types[i]
-	return branch.decode(d, branch, p, depth)
+	return t.types[i]
 }
 
 func (d *avroReader) avroRecord(t *avroType, p *place, depth int) bool {
@@ -364,11 +370,9 @@ func (d *avroReader) avroArray(t *avroType, p *place, depth int) bool {
 	return d.blocks(p, depth, func(i int) bool {
 		item, at := items, p
 		if item.name == "union" {
-			branch, ok := d.varint()
-			if !ok || branch < 0 || branch >= int64(len(item.types)) {
-				return d.syntax("branch %d of a union of %d", branch, len(item.types))
+			if item = d.branch(item); item == nil {
+				return false
 			}
-			item = item.types[branch]
 		}
 		if d.word = item.word; !item.word {
 			if at = d.element(p, i); at == nil {

@@ -55,7 +55,8 @@ type parts struct {
 	weight    float64
 	id        []byte
 	time      int64
-	notFinite int // number of values that are NaN or infinite and count as missing
+	notFinite int      // number of values that are NaN or infinite and count as missing
+	short     [64]byte // memory for a number as text
 }
 
 // cross is a pair of field names, with the entries of each of the two fields in the current event.
@@ -390,6 +391,35 @@ func (d *core) putNumber(n *named, x float64) {
 	} else { // the field has no column of its own, so it is hashed like other names
 		d.add(n.hash, id, x)
 	}
+}
+
+// numberOf adds a number as a feature of n, or uses it by the role of n. text formats the number if a name is needed. If
+// the record must be refused, numberOf returns the reason and a detail, which continues the name; otherwise detail is "".
+func (d *core) numberOf(n *named, x float64, text func([]byte) []byte) (reason event.Reason, detail string) {
+	switch {
+	case n.role == isDropped || x-x != 0 && d.missNumber(n):
+	case n.role != isFeature:
+		value := text(d.short[:0])
+		if n.role == isLabel {
+			value = d.typedLabel(value)
+		}
+		if reason, detail = d.special(n.role, value, false); detail != "" {
+			detail = ": " + detail
+		}
+	case n.times != nil:
+		if value := text(d.short[:0]); !d.takeTime(n, value) {
+			return event.ReasonSyntax, fmt.Sprintf(", %.40q: %s", value, wantTime)
+		}
+	case x-x != 0:
+		return event.ReasonNotFinite, fmt.Sprintf(" is %v", x)
+	case n.categorical:
+		d.pair(n, event.Categorical, plainNumber(text(d.short[:0])), 1)
+	case x > maxMagnitude || x < -maxMagnitude:
+		return event.ReasonOutOfRange, fmt.Sprintf(" is %v, the limit is 1e30", x)
+	default:
+		d.addNumber(n, x)
+	}
+	return reason, detail
 }
 
 // special sets the value of a field that is not a feature. inPlace means that text is part of the record, not of reused

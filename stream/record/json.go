@@ -724,18 +724,8 @@ func hex4(data []byte, p int) (r rune, ok bool) {
 	if len(data)-p < 4 {
 		return 0, false
 	}
-	for _, c := range data[p : p+4] {
-		switch {
-		case c-'0' <= 9:
-			c -= '0'
-		case c|0x20-'a' < 6:
-			c = c | 0x20 - 'a' + 10
-		default:
-			return 0, false
-		}
-		r = r<<4 | rune(c)
-	}
-	return r, true
+	x, err := strconv.ParseUint(string(data[p:p+4]), 16, 16)
+	return rune(x), err == nil
 }
 
 // first records a key of n whose node c is not in the tree. It returns false if the key is repeated, or if there are

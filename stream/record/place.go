@@ -28,7 +28,6 @@ type places struct {
 	core
 	root  *place
 	count int      // number of places in the tree, at most max_fields; later names get a temporary place
-	short [64]byte // memory for a number as text
 	grown []func() // undo the additions of this record
 	left  int      // remaining number of values of the record, including values that take no bytes
 
@@ -147,27 +146,12 @@ func (d *places) place(p *place, joint, name string) *place {
 
 // number adds a number as a feature of p, or uses it by the role of p. text formats the number if a name is needed.
 func (d *places) number(p *place, x float64, text func([]byte) []byte) bool {
-	switch {
-	case p.role == isDropped:
-		return true
-	case x-x != 0 && d.missNumber(&p.named):
-		return true
-	case p.role == isLabel:
-		return d.role(p, d.typedLabel(text(d.scratch())))
-	case p.role != isFeature:
-		return d.role(p, text(d.scratch()))
-	case p.times != nil:
-		return d.time(p, text(d.scratch()))
-	case x-x != 0:
-		return d.fail(event.ReasonNotFinite, "field %.80q is %v", p.name, x)
-	case p.categorical:
-		d.pair(&p.named, event.Categorical, plainNumber(text(d.scratch())), 1)
-	case x > maxMagnitude || x < -maxMagnitude:
-		return d.fail(event.ReasonOutOfRange, "field %.80q is %v, the limit is 1e30", p.name, x)
-	default:
+	if p.role == isFeature && p.times == nil && !p.categorical && x <= maxMagnitude && x >= -maxMagnitude { // most numbers
 		d.addNumber(&p.named, x)
+		return true
 	}
-	return true
+	reason, detail := d.numberOf(&p.named, x, text)
+	return detail == "" || d.fail(reason, "field %.80q%s", p.name, detail)
 }
 
 func (d *places) float(p *place, x float64) bool {
@@ -200,7 +184,7 @@ func (d *places) time(p *place, text []byte) bool {
 }
 
 func (d *places) boolean(p *place, x bool) bool {
-	text := strconv.AppendBool(d.scratch(), x)
+	text := strconv.AppendBool(d.short[:0], x)
 	switch {
 	case p.role == isDropped:
 	case p.role != isFeature:
@@ -242,6 +226,3 @@ func (d *places) spend(n int) bool {
 	}
 	return d.fail(event.ReasonTooMany, "more values, most of them left out or empty, than its bytes and four times max_features, %d", d.c.MaxFeatures)
 }
-
-// scratch returns memory for a short text that is used immediately.
-func (d *places) scratch() []byte { return d.short[:0] }

@@ -443,6 +443,7 @@ func (r *protoReader) scalar(f *protoField, b []byte, p *place, word bool) (n in
 
 // read returns the value at the start of b and its length.
 func (r *protoReader) read(f *protoField, b []byte) (v protoreflect.Value, n int, ok bool) {
+	var x uint64
 	switch f.wire {
 	case protowire.BytesType: // the key of a map
 		text, n := protowire.ConsumeString(b)
@@ -451,41 +452,29 @@ func (r *protoReader) read(f *protoField, b []byte) (v protoreflect.Value, n int
 		}
 		return protoreflect.ValueOfString(text), n, true
 	case protowire.Fixed32Type:
-		x, n := protowire.ConsumeFixed32(b)
-		switch f.kind {
-		case protoreflect.FloatKind:
-			v = protoreflect.ValueOfFloat32(math.Float32frombits(x))
-		case protoreflect.Sfixed32Kind:
-			v = protoreflect.ValueOfInt32(int32(x))
-		default:
-			v = protoreflect.ValueOfUint32(x)
-		}
-		return v, n, n > 0 || r.syntax(errWire)
+		narrow, size := protowire.ConsumeFixed32(b)
+		x, n = uint64(narrow), size
 	case protowire.Fixed64Type:
-		x, n := protowire.ConsumeFixed64(b)
-		switch f.kind {
-		case protoreflect.DoubleKind:
-			v = protoreflect.ValueOfFloat64(math.Float64frombits(x))
-		case protoreflect.Sfixed64Kind:
-			v = protoreflect.ValueOfInt64(int64(x))
-		default:
-			v = protoreflect.ValueOfUint64(x)
-		}
-		return v, n, n > 0 || r.syntax(errWire)
+		x, n = protowire.ConsumeFixed64(b)
+	default:
+		x, n = protowire.ConsumeVarint(b)
 	}
-	x, n := protowire.ConsumeVarint(b)
 	switch f.kind {
+	case protoreflect.FloatKind:
+		v = protoreflect.ValueOfFloat32(math.Float32frombits(uint32(x)))
+	case protoreflect.DoubleKind:
+		v = protoreflect.ValueOfFloat64(math.Float64frombits(x))
 	case protoreflect.BoolKind:
 		v = protoreflect.ValueOfBool(protowire.DecodeBool(x))
 	case protoreflect.EnumKind:
 		v = protoreflect.ValueOfEnum(protoreflect.EnumNumber(x))
-	case protoreflect.Int32Kind:
+	case protoreflect.Int32Kind, protoreflect.Sfixed32Kind:
 		v = protoreflect.ValueOfInt32(int32(x))
 	case protoreflect.Sint32Kind:
 		v = protoreflect.ValueOfInt32(int32(protowire.DecodeZigZag(x & math.MaxUint32)))
-	case protoreflect.Uint32Kind:
+	case protoreflect.Uint32Kind, protoreflect.Fixed32Kind:
 		v = protoreflect.ValueOfUint32(uint32(x))
-	case protoreflect.Int64Kind:
+	case protoreflect.Int64Kind, protoreflect.Sfixed64Kind:
 		v = protoreflect.ValueOfInt64(int64(x))
 	case protoreflect.Sint64Kind:
 		v = protoreflect.ValueOfInt64(protowire.DecodeZigZag(x))

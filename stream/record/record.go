@@ -55,6 +55,24 @@ type Decoder interface {
 	Decode(ctx context.Context, r Record, e *event.Example) error
 }
 
+// DecodeOwned decodes a record. Unlike Decoder.Decode, it copies what e would borrow from r.
+func DecodeOwned(ctx context.Context, d Decoder, r *Record, e *event.Example) error {
+	key, value := e.Key[:0], e.Value[:0]
+	if err := d.Decode(ctx, *r, e); err != nil {
+		return err
+	}
+	if e.Key != nil {
+		e.Key = append(key, e.Key...)
+	}
+	if e.Value != nil {
+		e.Value = append(value, e.Value...)
+	}
+	if e.Refused != nil {
+		e.Refused.Value = slices.Clone(e.Refused.Value)
+	}
+	return nil
+}
+
 // Config determines how records are decoded: the section [record] of the configuration. config/blankout.toml explains
 // each key.
 type Config struct {

@@ -32,55 +32,21 @@ func NewRows(c Config, s *event.Schema, columns []string) (*Rows, error) {
 // Decode fills e from a row, which has a number for each column, and from the Label of r.
 func (d *Rows) Decode(r Record, row []float64, e *event.Example) {
 	d.reset(&r, e)
-	for i := range d.columns {
+	for i, x := range row {
 		n := &d.columns[i]
-		switch x := row[i]; {
-		case n.role == isDropped:
-		case n.role != isFeature || n.times != nil:
-			if !d.textOf(&r, e, n, x) {
-				return
+		if math.IsNaN(x) {
+			if n.role == isFeature {
+				d.miss(n)
 			}
-		case math.IsNaN(x):
-			d.miss(n)
-		case math.IsInf(x, 0):
-			if !d.missNumber(n) {
-				d.refuse(&r, e, event.ReasonNotFinite, "column %.80q is %g", n.name, x)
-				return
-			}
-		case n.categorical:
-			d.pair(n, event.Categorical, plainNumber(strconv.AppendFloat(nil, x, 'f', -1, 64)), 1)
-		case x > maxMagnitude || x < -maxMagnitude:
-			d.refuse(&r, e, event.ReasonOutOfRange, "column %.80q is %g, the limit is 1e30", n.name, x)
+			continue
+		}
+		reason, detail := d.numberOf(n, x, func(b []byte) []byte { return strconv.AppendFloat(b, x, 'f', -1, 64) })
+		if detail != "" {
+			d.refuse(&r, e, reason, "column %.80q%s", n.name, detail)
 			return
-		default:
-			d.addNumber(n, x)
 		}
 	}
 	d.complete(&r, e)
-}
-
-// textOf decodes a number in a column that is not a plain feature: a label, weight, ID or time, or the source of time
-// features. It refuses e and returns false if the number is invalid.
-func (d *Rows) textOf(r *Record, e *event.Example, n *named, x float64) bool {
-	if math.IsNaN(x) {
-		if n.role == isFeature {
-			d.miss(n)
-		}
-		return true
-	}
-	text := strconv.AppendFloat(nil, x, 'f', -1, 64)
-	if n.role == isFeature {
-		if !d.takeTime(n, text) {
-			d.refuse(r, e, event.ReasonSyntax, "column %.80q, %.40q: %s", n.name, text, wantTime)
-			return false
-		}
-		return true
-	}
-	if reason, detail := d.core.special(n.role, text, true); detail != "" {
-		d.refuse(r, e, reason, "column %.80q: %s", n.name, detail)
-		return false
-	}
-	return true
 }
 
 // SparseRows creates events from sparse rows of numbers. The events equal the events from svmlight lines, whose indices

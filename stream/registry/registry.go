@@ -167,8 +167,6 @@ func (e *DeniedError) Unwrap() error { return e.Err }
 
 // Status is the state of a Client.
 type Status struct {
-	Schemas  int    // number of known schemas
-	Requests uint64 // number of successful requests
 	Failures uint64 // number of failed requests
 	// LastError is the reason why a caller waits for a schema, or "" if none waits. Since is the start of the wait.
 	LastError string
@@ -226,7 +224,6 @@ func (c *Client) Status() Status {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.status
-	s.Schemas = len(c.known)
 	if n := c.refused.Load(); n >= refusedInARow {
 		s.Refused = fmt.Sprintf("the last %d records were refused for their schemas, the latest: %v", n, c.why)
 	}
@@ -357,7 +354,6 @@ func (c *Client) fail(id uint32, err error, pause time.Duration) {
 // fetch requests a schema and all schemas that it refers to.
 func (c *Client) fetch(ctx context.Context, id uint32) (*Schema, error) {
 	schema, err := c.registry.SchemaByID(ctx, int(id))
-	c.count(err)
 	if err != nil {
 		return nil, err
 	}
@@ -389,7 +385,6 @@ func (f *follower) follow(ctx context.Context, references []sr.SchemaReference) 
 			return errReferences
 		}
 		found, err := f.registry.SchemaByVersion(ctx, r.Subject, r.Version)
-		f.count(err)
 		if err == nil {
 			if f.left -= len(found.Schema.Schema); f.left < 0 {
 				return errReferences
@@ -407,14 +402,6 @@ func (f *follower) follow(ctx context.Context, references []sr.SchemaReference) 
 	return nil
 }
 
-func (c *Client) count(err error) {
-	if err == nil {
-		c.mu.Lock()
-		c.status.Requests++
-		c.mu.Unlock()
-	}
-}
-
 // Register makes a schema the newest version of a subject, unless it already is, and returns the schema's ID. It sends
 // one request.
 func (c *Client) Register(ctx context.Context, subject, kind, text string) (uint32, error) {
@@ -423,7 +410,6 @@ func (c *Client) Register(ctx context.Context, subject, kind, text string) (uint
 		return 0, err
 	}
 	found, err := c.registry.CreateSchema(ctx, subject, sr.Schema{Schema: text, Type: t})
-	c.count(err)
 	if err != nil {
 		return 0, fmt.Errorf("registering the schema of %s: %w", subject, err)
 	}

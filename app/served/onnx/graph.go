@@ -5,7 +5,6 @@ package onnx
 import (
 	"encoding/binary"
 	"fmt"
-	"math"
 
 	"google.golang.org/protobuf/encoding/protowire"
 )
@@ -97,34 +96,21 @@ const raw = 9
 
 // doubles adds a constant of values in rows of the given width. Width 0 makes a vector.
 func (g *graph) doubles(width int, values ...float64) string {
-	return g.constant(doubles, shape(width, len(values)), func(b []byte) []byte {
-		data := make([]byte, 0, 8*len(values))
-		for _, x := range values {
-			data = binary.LittleEndian.AppendUint64(data, math.Float64bits(x))
-		}
-		return message(b, raw, data)
-	})
+	return g.fixed(doubles, shape(width, len(values)), values)
 }
 
 // ints adds a constant vector.
-func (g *graph) ints(values ...int64) string {
-	return g.constant(int64s, []int{len(values)}, func(b []byte) []byte {
-		data := make([]byte, 0, 8*len(values))
-		for _, x := range values {
-			data = binary.LittleEndian.AppendUint64(data, uint64(x))
-		}
-		return message(b, raw, data)
-	})
-}
+func (g *graph) ints(values ...int64) string { return g.fixed(int64s, []int{len(values)}, values) }
 
 // bools adds a constant of one row.
-func (g *graph) bools(values []bool) string {
-	return g.constant(bools, []int{1, len(values)}, func(b []byte) []byte {
-		data := make([]byte, len(values))
-		for i, x := range values {
-			if x {
-				data[i] = 1
-			}
+func (g *graph) bools(values []bool) string { return g.fixed(bools, []int{1, len(values)}, values) }
+
+// fixed adds a constant of a slice of elements of a fixed width.
+func (g *graph) fixed(t elementType, shape []int, values any) string {
+	return g.constant(t, shape, func(b []byte) []byte {
+		data, err := binary.Append(nil, binary.LittleEndian, values)
+		if err != nil {
+			panic(err) // cannot happen: all elements have a fixed width
 		}
 		return message(b, raw, data)
 	})

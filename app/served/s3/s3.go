@@ -208,7 +208,7 @@ func (s *source) Look(ctx context.Context) (*served.Model, error) {
 	if data == nil {
 		return nil, nil
 	}
-	m, err := s.decode(data)
+	m, err := served.DecodeAs(data, s.options.Record)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", at, err)
 	}
@@ -221,14 +221,6 @@ func (s *source) Look(ctx context.Context) (*served.Model, error) {
 	return m, nil
 }
 
-func (s *source) decode(data []byte) (*served.Model, error) {
-	m, err := served.Decode(data)
-	if err == nil && !m.Recorded {
-		m.Record = *s.options.Record
-	}
-	return m, err
-}
-
 // fallBack returns the cached model if no model has been returned yet and the store is unreachable. The store is
 // unreachable if it did not respond or responded with an internal error.
 func (s *source) fallBack(ctx context.Context, err error) (*served.Model, error) {
@@ -239,7 +231,7 @@ func (s *source) fallBack(ctx context.Context, err error) (*served.Model, error)
 	if err2 != nil {
 		return nil, err // nothing is cached yet; return the store's error
 	}
-	m, err2 := s.decode(data)
+	m, err2 := served.DecodeAs(data, s.options.Record)
 	if err2 != nil {
 		return nil, errors.Join(err, fmt.Errorf("%s: %w", s.cache, err2))
 	}
