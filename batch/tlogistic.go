@@ -1,9 +1,8 @@
 package batch
 
-// This file implements t-logistic regression: its objective, its priors and its theta-steps.
+// This file implements t-logistic regression: its objective and its priors.
 
 import (
-	"context"
 	"fmt"
 	"math"
 
@@ -14,14 +13,12 @@ import (
 //
 //	J(w) = kappa sum m_n log(l_n)/(t-1) + prior(w),
 //
-// with l_n as in [loss.TLogistic], also under feature noise. J is not convex. Minimize uses the paper's
-// majorize-minimize scheme. It replaces the logarithms by their tangents, so every example has its influence xi_n =
-// 1/l_n as its weight. Then it solves the resulting convex problem (the theta-step). L-BFGS completes the minimization.
-// The result depends on the start.
+// with l_n as in [loss.TLogistic], also under feature noise. J is not convex, and the result depends on the start. From 0,
+// L-BFGS finds the minimum of the paper's majorize-minimize scheme (convex problems with the influences xi_n = 1/l_n as
+// weights) in a third of the passes over the data.
 type TLogistic struct {
 	loss  loss.TLogistic
 	data  *Expected // sum of the losses without prior
-	theta *Expected // the convex theta-step, with adjusted weights and penalty
 	prior tPrior
 }
 
@@ -53,12 +50,6 @@ func NewTLogistic(p Problem, prior Prior, lam float64) (*TLogistic, error) {
 	if o.data, err = NewExpected(p); err != nil {
 		return nil, err
 	}
-	p.Loss = loss.Theta()
-	p.Penalty = Ridge(p.Data.Columns(), 0, p.Intercept)
-	if o.theta, err = NewExpected(p); err != nil {
-		return nil, err
-	}
-	o.theta.convex = true
 	switch prior {
 	case StudentPrior, L2Prior:
 		return o, nil
@@ -85,14 +76,13 @@ func newTPrior(kind Prior, t, lam float64) tPrior {
 	return p
 }
 
-// at returns the prior of one weight and its derivative. The result curvature belongs to a parabola that lies above the
-// prior and touches the prior at w. For L2Prior the parabola is lam/2 w^2.
-func (p *tPrior) at(w float64) (value, slope, curvature float64) {
+// at returns the prior of one weight and its derivative.
+func (p *tPrior) at(w float64) (value, slope float64) {
 	if p.kind == L2Prior {
-		return 0.5 * p.lam * w * w, p.lam * w, p.lam
+		return 0.5 * p.lam * w * w, p.lam * w
 	}
 	r := p.psi + 0.5*(p.t-1)*p.slope*w*w
-	return math.Log(r) / (p.t - 1), p.slope * w / r, p.slope / r
+	return math.Log(r) / (p.t - 1), p.slope * w / r
 }
 
 // priorParameters returns the number of parameters that have a prior.
@@ -107,13 +97,13 @@ func (o *TLogistic) priorParameters() int {
 func (o *TLogistic) Dim() int { return o.data.dim }
 
 // Passes returns the number of passes over the data so far.
-func (o *TLogistic) Passes() int { return o.data.passes + o.theta.passes }
+func (o *TLogistic) Passes() int { return o.data.passes }
 
 // ValueGrad implements Objective.
 func (o *TLogistic) ValueGrad(w, grad []float64) float64 {
 	value := o.data.ValueGrad(w, grad)
 	for d, wd := range w[:o.priorParameters()] {
-		p, slope, _ := o.prior.at(wd)
+		p, slope := o.prior.at(wd)
 		value += p
 		if grad != nil {
 			grad[d] += slope
@@ -125,23 +115,15 @@ func (o *TLogistic) ValueGrad(w, grad []float64) float64 {
 // Influences returns xi_n = 1/l_n in (0, 1] for every example at w. It returns NaN for an example without a label or
 // weight. An example with a small influence has had little effect: its label may be wrong.
 func (o *TLogistic) Influences(w []float64) []float64 {
-	of, n := o.influences(w), len(o.data.views)
-	xi := make([]float64, len(of)/n)
-	for i := range of {
-		xi[i/n] += of[i] / float64(n)
-	}
-	return xi
-}
-
-// influences returns the influences of every view of every example.
-func (o *TLogistic) influences(w []float64) []float64 {
 	o.data.scores(w)
-	xi := make([]float64, len(o.data.m))
+	n := len(o.data.views)
+	xi := make([]float64, len(o.data.m)/n)
 	for i, m := range o.data.m {
-		xi[i] = math.NaN()
+		of := math.NaN()
 		if m != 0 {
-			xi[i] = o.loss.Influence(o.data.p.Y[i/len(o.data.views)], o.data.f[i], o.data.v[i])
+			of = o.loss.Influence(o.data.p.Y[i/n], o.data.f[i], o.data.v[i])
 		}
+		xi[i/n] += of / float64(n)
 	}
 	return xi
 }
@@ -174,72 +156,4 @@ func (f *Fit) Influences(d *Data, c Config) ([][]float64, error) {
 		out = append(out, t.Influences(f.Problems[i].W))
 	}
 	return out, nil
-}
-
-// Minimize implements Minimizer. The majorize-minimize scheme converges linearly. L-BFGS continues once a theta-step
-// improves J by less than a millionth, because L-BFGS is then faster.
-func (o *TLogistic) Minimize(ctx context.Context, opt Options) (*Result, error) {
-	if opt.Solver != "" {
-		return nil, nil
-	}
-	w := make([]float64, o.Dim())
-	if opt.Start != nil {
-		copy(w, opt.Start)
-	}
-	iterations := 0
-	grad := make([]float64, o.Dim())
-	last := o.ValueGrad(w, grad)
-	first := norm2(grad)
-	if !finite(last) {
-		return nil, fmt.Errorf("the objective is %v at the start: scale the features down or penalize more", last)
-	}
-	for range 50 {
-		o.majorise(w)
-		step, err := Solve(ctx, o.theta, Options{Tol: 1e-4, Start: w, MaxIterations: 100})
-		if err != nil {
-			return nil, fmt.Errorf("theta-step: %w", err)
-		}
-		value := o.ValueGrad(step.W, nil)
-		iterations += step.Iterations
-		if opt.Progress != nil {
-			opt.Progress(Progress{Problems: 1, Iteration: iterations, Objective: value, Gap: math.Inf(1)})
-		}
-		if !(value < last) {
-			break
-		}
-		gain := last - value
-		w, last = step.W, value
-		if gain <= 1e-6*math.Abs(last) {
-			break
-		}
-	}
-	// The tolerance is relative to the gradient at the original start.
-	o.ValueGrad(w, grad)
-	tol := opt.Tol * first
-	if now := norm2(grad); now > 0 {
-		opt.Tol = tol / now
-	}
-	opt.Start, opt.Solver = w, LBFGS
-	r, err := Solve(ctx, o, opt)
-	if err != nil {
-		return nil, err
-	}
-	o.ValueGrad(r.W, grad)
-	r.Converged = norm2(grad) <= tol
-	r.Iterations += iterations
-	r.Passes = o.Passes()
-	return r, nil
-}
-
-// majorise sets the weights and the penalty of the theta-step, from the tangents at w.
-func (o *TLogistic) majorise(w []float64) {
-	for i, xi := range o.influences(w) {
-		o.theta.m[i] = 0
-		if o.data.m[i] != 0 {
-			o.theta.m[i] = o.data.m[i] * xi
-		}
-	}
-	for d, wd := range w[:o.priorParameters()] {
-		_, _, o.theta.p.Penalty.R[d] = o.prior.at(wd)
-	}
 }

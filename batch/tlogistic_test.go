@@ -46,30 +46,6 @@ func TestTLogisticDerivatives(t *testing.T) {
 	}
 }
 
-// TestThetaStepNeverRaisesJ checks that every theta-step lowers J, with and without noise. The objective of the
-// theta-step must lie above J and touch J at the start of the step.
-func TestThetaStepNeverRaisesJ(t *testing.T) {
-	x, y := problems.Gaussian(32, 60, 6, true)
-	d := denseData(t, x, y)
-	for _, noise := range []loss.Noise{nil, loss.Dropout{Q: 0.5}} {
-		for _, prior := range []Prior{StudentPrior, L2Prior} {
-			o := tLogistic(t, 1.8, Problem{Data: d, Y: y, Kappa: 1, Noise: noise, Intercept: FreeIntercept}, prior, 0.1)
-			r := rand.New(rand.NewPCG(3, 3))
-			w := eventtest.List(o.Dim(), func(int) float64 { return 3 * r.NormFloat64() })
-			last := o.ValueGrad(w, nil)
-			for step := range 15 {
-				o.majorise(w)
-				at := o.theta.ValueGrad(w, nil)
-				s := must.Get(Solve(context.Background(), o.theta, Options{Tol: 1e-8, Start: w}))(t)
-				value := o.ValueGrad(s.W, nil)
-				// J decreases at least as much as the majorizer.
-				must.Require(t, last-value >= (at-s.Objective)*(1-1e-9)-1e-9, "step %d: J falls by %v, its majoriser by %v", step, last-value, at-s.Objective)
-				w, last = s.W, value
-			}
-		}
-	}
-}
-
 // TestInfluencesFindWrongLabels trains on examples of which some have wrong labels. The influences of these examples
 // must be small (Ding & Vishwanathan 2010, section 6). The wrong labels must mislead logistic regression.
 func TestInfluencesFindWrongLabels(t *testing.T) {
