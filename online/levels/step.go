@@ -69,9 +69,10 @@ func (e *Expert) Update(in *encode.Input, own *Scores, components, target []floa
 }
 
 // standsFor returns for how many events the current event is learned, see schedule.StandsFor. It is 1 without adaptation, for
-// silent noise, and after the first pass, from which on weights converge to the batch solution.
+// silent noise, with windows, which compare each event, and after the first pass, from which on weights converge to the batch
+// solution.
 func (e *Expert) standsFor(own *Scores, target []float64) float64 {
-	if !e.samples || e.silent != nil || e.Passed() {
+	if !e.samples || e.silent != nil || e.Windows() || e.Passed() {
 		return 1
 	}
 	return schedule.StandsFor(e.steps, own.Iterate, target[:e.active], e.Outputs)
