@@ -326,3 +326,36 @@ func TestCenter(t *testing.T) {
 	x.List[0].Sum(&in, mean)
 	must.True(t, math.Abs(mean[0]) < 0.3, "a spline adds %v in the mean", mean[0])
 }
+
+// counted is an expert that counts the events that it learns, and sums their weights.
+type counted struct {
+	experts.Expert
+	events  int
+	weights float64
+}
+
+func (c *counted) Learn(_ *experts.Input, _, _, _ []float64, _ int, weight float64) {
+	c.events, c.weights = c.events+1, c.weights+weight
+}
+
+// countedAll also learns confident events.
+type countedAll struct{ counted }
+
+func (c *countedAll) LearnsAll() {}
+
+// TestConfidentEventsAreSampled checks that an expert learns a few of the confident events after the first ones, and that
+// these count for the others. An expert that describes the events of each class learns all.
+func TestConfidentEventsAreSampled(t *testing.T) {
+	const first, events = 4096, 1 << 12
+	for _, samples := range []bool{true, false} {
+		some, all := &counted{Expert: newton.New(settings(1, false).Settings, 1)}, &countedAll{counted{Expert: discriminant.New(1, 2000)}}
+		x, s := experts.New(experts.Settings{List: []experts.Expert{some, all}, Weights: []float64{0.5, 0.5}, Outputs: 1, At: 6, Samples: samples}), newNumbers(1, 2, 1)
+		s.next(x)
+		for range first + events {
+			x.Learn(&s.seen, []float64{0}, []float64{5, 5}, []float64{1}, 1, 0.5)
+		}
+		must.True(t, all.events == first+events && all.weights == 0.5*float64(all.events), "of all, %d are learned", all.events)
+		must.True(t, math.Abs(some.weights/(first+events)-0.5) < 0.01, "an event counts %v", some.weights/(first+events))
+		must.True(t, some.events < first+events*3/10 == samples, "%d events are learned", some.events)
+	}
+}

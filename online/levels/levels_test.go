@@ -296,3 +296,33 @@ func TestMove(t *testing.T) {
 		must.True(t, f == own.Iterate[v], "level %d: %v after a move too far, was %v", v, f, own.Iterate[v])
 	}
 }
+
+// TestConfidentEventsAreSampled checks that a few of the confident events after the first ones make a step, that these count
+// for the others, and that without adaptation and after the first pass all do.
+func TestConfidentEventsAreSampled(t *testing.T) {
+	const events = 1 << 13
+	for name, c := range map[string]struct{ adapts, passed, samples bool }{"first pass": {true, false, true}, "not adapting": {false, false, false}, "second pass": {true, true, false}} {
+		e := New(Settings{Optimizer: rule, Loss: loss.LogisticGaussian{}, Noises: []loss.Noise{loss.NoNoise{}, loss.Dropout{Q: 0.3}}, Outputs: 1, Rate: 0.3, Start: 1, Average: 0.15, Adapts: c.adapts, Intercept: true})
+		table := model.NewTable(e.Width(1, 0))
+		in := &encode.Input{Columns: []uint32{4}, X: []float64{0.5, 1}, Event: &event.Example{}}
+		in.Rows = append(table.TouchAll(in.Columns, nil), make([]float64, table.Width()))
+		own := e.NewScores()
+		steps, sum := 0, 0.0
+		for i := range events + 4096 {
+			e.Score(in, &own)
+			for j := range own.Iterate {
+				own.Iterate[j] = 5
+			}
+			if i == 4096 && c.passed {
+				e.EndPass()
+			}
+			e.step.Importance = 0
+			if e.Update(in, &own, nil, []float64{1}, 0.5, table); i >= 4096 && e.step.Importance > 0 {
+				steps, sum = steps+1, sum+e.step.Importance
+			}
+			must.True(t, i >= 4095 || e.step.Importance == 0.5, "%s: event %d counts %v", name, i, e.step.Importance)
+		}
+		must.True(t, math.Abs(sum/events-0.5) < 0.01, "%s: an event counts %v", name, sum/events)
+		must.True(t, c.samples && steps < events*3/10 || !c.samples && steps == events, "%s: %d steps for %d events", name, steps, events)
+	}
+}
