@@ -54,11 +54,11 @@ func seeks(number uint64) bool { return sampled(number, 2) }
 
 // A mask removes features of an event, to measure predictions with missing fields. The points of a mask are increasing
 // fractions of removed features. Masks are expensive: each of the first masksAll events draws a mask, then one event in
-// eight, after event decidesAll one in 32, after event masksSome one in 64, and after event masksFew one in 128. From event decidesAll on they are half
+// eight, after event decidesAll one in 32, and after event masksFew one in 128. From event decidesAll on they are half
 // as frequent where imputation is expensive, because there are more than imputeAll numeric columns, and a quarter as
 // frequent with more than imputeSome. Mixture weights learn from all points of the first masksWhole masks, and from a
 // third of the points of later masks; after event masksFew only these points are predicted at all.
-const masksAll, masksWhole, masksSome, masksFew = 256, 850, 16_384, 32_768
+const masksAll, masksWhole, masksFew = 256, 850, 32_768
 
 // masks reports whether a mask is drawn for an event. numbers is the number of numeric columns that can be imputed.
 func masks(number uint64, numbers int) bool {
@@ -74,17 +74,15 @@ func masks(number uint64, numbers int) bool {
 		return true
 	case number <= decidesAll:
 		return sampled(number, 3)
-	case number <= masksSome:
-		return sampled(number, 5+rarer)
 	case number <= masksFew:
-		return sampled(number, 6+rarer)
+		return sampled(number, 5+rarer)
 	}
 	return sampled(number, 7+rarer)
 }
 
 // keepsOf returns by how much the work per event is divided for the models with stale weights, see package staleness.
 func keepsOf(number uint64) int {
-	if number <= masksSome {
+	if number <= masksFew {
 		return 1
 	}
 	return 4
