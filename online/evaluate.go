@@ -17,7 +17,7 @@ func (l *Learner) Evaluate(ctx context.Context, s event.Source, threads int) (ob
 	l.predictor.publish(e.Table)
 	m := evaluate.Model{
 		Linear: l.model(e.Schema(), e.Table).Compact().WithSeparateOutputs(), Noise: l.predictor.noise(0), Loss: l.set.levels.Loss, C: l.config.C, Penalized: l.config.Intercept == "penalized",
-		Classes: l.classes, Active: l.outputs.active(l.levels.Active()), Decision: l.monitors.Decision(), Dead: e.ReadsWhenDead,
+		Bound: l.levels.Grouped() || e.Scaling.Scaler.Splines != nil, Classes: l.classes, Active: l.outputs.active(l.levels.Active()), Decision: l.monitors.Decision(), Dead: e.ReadsWhenDead,
 	}
 	if l.targets != nil {
 		m.Unit = &l.targets.unit

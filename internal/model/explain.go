@@ -92,7 +92,7 @@ func (m *Linear) Explain(e *event.Example, class int) Explanation {
 		for _, t := range x.Terms {
 			units, parts = append(units, g.Of(t.Field, t.Column)), append(parts, t.Contribution)
 		}
-		of = g.Covariances(n, units, parts)
+		of = g.covariances(n, units, parts)
 		for i := range of {
 			if silent.Groups {
 				of[i] *= c2

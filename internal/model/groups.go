@@ -115,9 +115,9 @@ func (g *Grouping) Hash(unit int32) uint64 {
 	return h.Sum64()
 }
 
-// Covariances returns the covariance under n of each part w_d x_d with the score, given the units of the features. The
+// covariances returns the covariance under n of each part w_d x_d with the score, given the units of the features. The
 // sum of the covariances is the score's variance.
-func (g *Grouping) Covariances(n loss.GroupDropout, units []int32, parts []float64) []float64 {
+func (g *Grouping) covariances(n loss.GroupDropout, units []int32, parts []float64) []float64 {
 	sum := make([]float64, g.Len()) // sums by unit; the sum of a group includes its pairs
 	for i, u := range units {
 		sum[u] += parts[i]

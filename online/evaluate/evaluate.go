@@ -7,8 +7,8 @@ import (
 	"io"
 	"math"
 	"slices"
+	"sync"
 
-	"blankout/batch"
 	"blankout/internal/event"
 	"blankout/internal/loss"
 	"blankout/internal/measure"
@@ -24,6 +24,7 @@ type Model struct {
 	Loss          loss.Loss        // loss in the unit of Unit
 	C             float64          // weight of the losses relative to the ridge, see loss.Cost
 	Penalized     bool             // whether the ridge includes the intercepts
+	Bound         bool             // whether features that are dropped together, and splines, count as one
 	Unit          *regression.Unit // unit of targets; nil for classification
 	Classes       []float64        // class weights
 	Active        int              // number of outputs in use
@@ -90,156 +91,211 @@ func (e *evaluation) penalty() float64 {
 
 // run evaluates the events of a Source with several goroutines. It sums each batch separately, and adds the sums in the
 // order of the batches.
-// run sums over the events of s. Each thread takes one of the next batches.
 func (e *evaluation) run(ctx context.Context, s event.Source, threads int) error {
-	workers, batches, sums := make([]*evaluator, threads), make([]event.Batch, threads), make([]evaluated, threads)
-	for i := range workers {
-		workers[i] = e.worker()
+	type work struct {
+		batch *event.Batch
+		sum   *evaluated
 	}
+	todo, free := make(chan work, 2*threads), make(chan *event.Batch, 2*threads)
+	for range cap(free) {
+		free <- &event.Batch{}
+	}
+	var workers sync.WaitGroup
+	for range threads {
+		workers.Go(func() {
+			w := e.worker()
+			for x := range todo {
+				*x.sum = w.batch(x.batch)
+				free <- x.batch
+			}
+		})
+	}
+	var sums []*evaluated
+	var err error
 	for {
-		n, err := 0, error(nil)
-		for ; n < threads && err == nil; n++ {
-			err = s.Next(ctx, &batches[n])
+		b := <-free
+		if err = s.Next(ctx, b); err != nil {
+			break
 		}
-		if err != nil {
-			n--
-		}
-		batch.Parallel(threads, n, func(i int) { sums[i] = workers[i].batch(&batches[i]) })
-		for i := range sums[:n] {
-			e.sum.loss += sums[i].loss
-			e.sum.weight += sums[i].weight
-			e.sum.wrong += sums[i].wrong
-			e.sum.numbers.Merge(&sums[i].numbers)
-		}
-		if err == io.EOF {
-			return nil
-		} else if err != nil {
-			return fmt.Errorf("evaluating: %w", err)
-		}
+		sums = append(sums, &evaluated{})
+		todo <- work{b, sums[len(sums)-1]}
 	}
+	close(todo)
+	workers.Wait()
+	if err != io.EOF {
+		return fmt.Errorf("evaluating: %w", err)
+	}
+	for _, s := range sums {
+		e.sum.loss += s.loss
+		e.sum.weight += s.weight
+		e.sum.wrong += s.wrong
+		e.sum.numbers.Merge(&s.numbers)
+	}
+	return nil
 }
 
 // evaluator is the scratch memory of one goroutine.
 type evaluator struct {
 	*evaluation
-	silent *loss.Silent // nil for other noise
-	noise  loss.Noise   // unbiased noise whose variance of the score is that of the objective
-	groups *model.Grouping
-	sumsq  []float64  // by output: sum of the squared weights, for noise on absent features
-	own    loss.Loss  // loss in the stream's unit
-	hats   [][]uint32 // by spline: basis columns that are not 0 when the number is silently missing
-	x      event.Vec
-	left   event.Example // scratch for Declare
-	fields []uint16
-	units  []int32
-	parts  []float64 // by output and feature: the feature's part of the score, less its part when silently missing
-	f      []float64 // scores of the complete event
-	below  []float64 // scores of an event whose features are all silently missing
-	q      []float64 // variances of the scores, except for noise on absent features
+	silent     *loss.Silent // nil for other noise
+	dead       []float64    // value of each feature when silently missing; nil if all are 0
+	below      []float64    // by output: score of an event whose features are all silently missing
+	basis      *deadBasis
+	c0, c1, c2 float64
+	sumsq      []float64
+	own        loss.Loss // loss in the stream's unit
+	scaler     model.Scaler
+	rows       rows.Event
+	withDense  event.Vec
+	left       event.Example // scratch for Declare
+	columns    []uint32
+	places     []uint32
+	groups     *rows.Groups // nil if no features are dropped together
+	f, lag, q  []float64
 }
 
 func (e *evaluation) worker() *evaluator {
-	k := e.Outputs
-	w := &evaluator{evaluation: e, own: e.Loss, noise: e.Noise, groups: model.NewGrouping(e.Schema), sumsq: make([]float64, k),
-		f: make([]float64, k), below: make([]float64, k), q: make([]float64, k)}
+	w := &evaluator{evaluation: e, own: e.Loss, scaler: e.Scaler, sumsq: make([]float64, e.Outputs)}
 	if e.Unit != nil {
 		w.own = e.Unit.Loss(e.Loss)
 	}
-	if silent, ok := e.Noise.(loss.Silent); ok {
-		w.silent, w.noise = &silent, silent.Squares()
-	}
-	if splines := e.Scaler.Splines; splines != nil {
-		w.hats = make([][]uint32, len(splines.Columns))
-		for i := range w.hats {
-			for knot := range splines.Knots[i] {
-				if hat := splines.BasisColumn(i, knot); w.dead(hat) != 0 {
-					w.hats[i] = append(w.hats[i], hat)
-				}
-			}
+	noise := e.Noise
+	if silent, ok := noise.(loss.Silent); ok {
+		w.silent, noise, w.below = &silent, silent.Squares(), make([]float64, e.Outputs)
+		if e.Dead != nil && e.Scaler.Splines != nil {
+			w.basis = newDeadBasis(e.Scaler.Splines, e.Dead)
 		}
 	}
-	for slot := range e.Rows.Len() {
-		_, row := e.Rows.Column(slot)
-		for k, v := range row[model.ScalerWidth:][:k] {
-			w.sumsq[k] += v * v
+	w.c0, w.c1, w.c2 = noise.Coefficients()
+	if w.c2 != 0 {
+		w.groups = rows.NewGroups(model.NewGrouping(e.Schema), []loss.Noise{noise}, e.Outputs, e.Bound)
+	}
+	w.f, w.lag, w.q = make([]float64, e.Outputs), make([]float64, e.Outputs), make([]float64, e.Outputs)
+	if w.c0 > 0 {
+		for slot := range e.Rows.Len() {
+			_, row := e.Rows.Column(slot)
+			for k, v := range row[model.ScalerWidth:][:e.Outputs] {
+				w.sumsq[k] += v * v
+			}
 		}
 	}
 	return w
 }
 
-// dead returns the standardized value of a column when silently missing, and 0 if nothing is.
-func (w *evaluator) dead(column uint32) float64 {
-	if w.silent == nil || w.Dead == nil {
-		return 0
+// gather collects the standardized features of an event. It omits features without a row.
+func (w *evaluator) gather(e *event.Example) {
+	s, x := &w.rows, w.scaler.Columns(e.Features, &w.withDense)
+	if w.basis != nil {
+		x = w.basis.with(x)
 	}
-	return w.Dead(column)
+	s.Reset(x.Len())
+	w.dead = w.dead[:0]
+	s.Rows = w.Rows.Find(x.Index, &w.places, s.Rows)
+	w.columns = w.columns[:0]
+	n := 0
+	for i, row := range s.Rows {
+		if row == nil {
+			continue
+		}
+		value := x.Value[i]
+		if w.scaler.Mode != model.StandardizeNone {
+			value = w.scaler.Apply(row[:model.ScalerWidth], value)
+		}
+		if w.silent != nil && w.Dead != nil {
+			z := w.Dead(x.Index[i])
+			value -= z
+			w.dead = append(w.dead, z)
+		}
+		s.Rows[n], s.X[n], s.Ridge[n] = row, value, 0
+		if s.Basis[n] = value * value; w.groups == nil {
+			s.Basis[n] = w.c1*value + w.c2*value*value
+		}
+		w.columns = append(w.columns, x.Index[i])
+		n++
+	}
+	s.Rows, s.X, s.Basis, s.Ridge = s.Rows[:n], s.X[:n], s.Basis[:n], s.Ridge[:n]
 }
 
-// gather computes f, below and q of an event. A number and its basis columns are one feature.
-func (w *evaluator) gather(e *event.Example) {
-	w.x = w.Standardized(e, event.Vec{Index: w.x.Index[:0], Value: w.x.Value[:0]})
-	copy(w.f, w.Intercept)
-	if w.Unit != nil {
-		w.f[0] = w.Unit.Own(w.f[0])
-	}
-	if w.Cosines != nil {
-		w.AddCosines(w.x, model.MissingHandling{}, w.f)
+// addDead adds the scores of silently missing features to the intercepts in f. The scores of the remaining features
+// must then use the difference between each value and its value when missing.
+func (w *evaluator) addDead() {
+	for i, z := range w.dead {
+		for k, v := range w.rows.Rows[i][model.ScalerWidth:][:w.Outputs] {
+			w.f[k] += z * v
+		}
 	}
 	copy(w.below, w.f)
-	clear(w.q)
-	_, c1, _ := w.noise.Coefficients()
-	features, _ := slices.BinarySearch(w.x.Index, model.FirstBasisColumn)
-	w.parts = slices.Grow(w.parts[:0], w.Outputs*features)[:w.Outputs*features]
-	clear(w.parts)
-	add := func(column uint32, x float64, feature int) {
-		row, z := w.Rows.Row(column), w.dead(column)
-		if row == nil {
-			return
-		}
-		for k, v := range row[model.ScalerWidth:][:w.Outputs] {
-			w.f[k] += v * x
-			w.below[k] += v * z
-			w.parts[k*features+feature] += v * (x - z)
-			w.q[k] += c1 * x * v * v
-		}
-	}
-	splines := w.Scaler.Splines
-	for i, column := range w.x.Index {
-		at := i
-		if i >= features {
-			at, _ = slices.BinarySearch(w.x.Index[:features], splines.Source(column))
-		} else if spline := splines.Of(column); spline >= 0 {
-			for _, hat := range w.hats[spline] {
-				if _, has := slices.BinarySearch(w.x.Index, hat); !has {
-					add(hat, 0, i)
-				}
+}
+
+// deadBasis lists the spline columns of each number that are not 0 when the number is silently missing. An event with
+// the number must also list these columns, with value 0.
+type deadBasis struct {
+	splines *model.Splines
+	columns [][]uint32
+	room    event.Vec
+}
+
+func newDeadBasis(splines *model.Splines, dead func(column uint32) float64) *deadBasis {
+	h := &deadBasis{splines: splines, columns: make([][]uint32, len(splines.Columns))}
+	for i := range h.columns {
+		for knot := range splines.Knots[i] {
+			if hat := splines.BasisColumn(i, knot); dead(hat) != 0 {
+				h.columns[i] = append(h.columns[i], hat)
 			}
 		}
-		add(column, w.x.Value[i], at)
 	}
-	w.fields, w.units = w.Scaler.FieldsOf(e, w.x.Index[:features], w.fields), w.units[:0]
-	for i, column := range w.x.Index[:features] {
-		id := uint16(0)
-		if i < len(w.fields) {
-			id = w.fields[i]
+	return h
+}
+
+// with returns x and, with value 0, the spline columns that the numbers in x would have when silently missing.
+func (h *deadBasis) with(x event.Vec) event.Vec {
+	numbers, _ := slices.BinarySearch(x.Index, model.FirstBasisColumn)
+	h.room.Index, h.room.Value = append(h.room.Index[:0], x.Index...), append(h.room.Value[:0], x.Value...)
+	for i, column := range h.splines.Columns {
+		if _, ok := slices.BinarySearch(x.Index[:numbers], column); !ok {
+			continue
 		}
-		w.units = append(w.units, w.groups.Of(id, column))
-	}
-	for k := range w.q {
-		for _, part := range w.groups.Covariances(loss.AsGroups(w.noise), w.units, w.parts[k*features:][:features]) {
-			w.q[k] += part
+		for _, hat := range h.columns[i] {
+			if at, ok := slices.BinarySearch(h.room.Index, hat); !ok {
+				h.room.Index, h.room.Value = slices.Insert(h.room.Index, at, hat), slices.Insert(h.room.Value, at, 0)
+			}
 		}
 	}
+	return h.room
 }
 
 func (w *evaluator) batch(b *event.Batch) (sum evaluated) {
-	c0, _, _ := w.noise.Coefficients()
 	for i := range b.Examples {
 		e := w.Declare(&b.Examples[i], &w.left)
 		if e.Label == event.Unlabeled || e.Weight == 0 || !e.Usable() {
 			continue
 		}
+		s := &w.rows
 		w.gather(e)
+		copy(w.f, w.Intercept)
+		if w.Unit != nil {
+			w.f[0] = w.Unit.Own(w.f[0])
+		}
+		if w.Cosines != nil {
+			w.AddCosines(w.Standardized(e, event.Vec{}), model.MissingHandling{}, w.f)
+		}
+		w.addDead()
+		clear(w.q)
+		switch {
+		case w.groups != nil:
+			w.groups.Arrange(s, e, w.columns, &w.scaler)
+			w.groups.Sum(s, model.ScalerWidth, 0, w.f, w.lag)
+			copy(w.q, w.groups.Variance)
+		case w.Outputs == 1:
+			for i, row := range s.Rows {
+				v := row[model.ScalerWidth]
+				w.f[0] += s.X[i] * v
+				w.q[0] += s.Basis[i] * v * v
+			}
+		default:
+			// The third sum is not needed; rows.Sum writes it to f again.
+			rows.Sum(s.Rows, model.ScalerWidth, 0, s.X, s.Basis, w.f[:w.Active], w.lag[:w.Active], w.q[:w.Active])
+		}
 		for k := range w.Active {
 			y := rows.Y(e.Label, k, w.Outputs)
 			if w.Unit != nil {
@@ -249,7 +305,7 @@ func (w *evaluator) batch(b *event.Batch) (sum evaluated) {
 			if w.silent != nil {
 				value, _, _, _ = w.silent.At(w.Loss, y, w.f[k]-w.below[k], w.below[k], w.q[k])
 			} else {
-				value, _, _ = w.Loss.At(y, w.f[k], w.q[k]+c0*w.sumsq[k])
+				value, _, _ = w.Loss.At(y, w.f[k], w.q[k]+w.c0*w.sumsq[k])
 			}
 			sum.loss += w.kappa * e.Weight * w.Classes[e.Label] * value
 		}

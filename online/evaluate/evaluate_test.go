@@ -38,7 +38,7 @@ func TestObjective(t *testing.T) {
 func testObjective(t *testing.T, hat float64) {
 	r := rand.New(rand.NewPCG(1, 2))
 	m := evaluate.Model{
-		Linear: &model.Linear{Head: model.Head{Schema: &event.Schema{NumericIndices: true, Fields: []event.Field{{}}}, Outputs: 1, Intercept: []float64{0.4}, Layout: model.Layout{Width: model.ScalerWidth + 1, Weight: model.ScalerWidth}, Scaler: model.Scaler{Mode: model.StandardizeNone}},
+		Linear: &model.Linear{Head: model.Head{Schema: &event.Schema{NumericIndices: true}, Outputs: 1, Intercept: []float64{0.4}, Layout: model.Layout{Width: model.ScalerWidth + 1, Weight: model.ScalerWidth}, Scaler: model.Scaler{Mode: model.StandardizeNone}},
 			Rows: model.NewTable(model.ScalerWidth + 1)},
 		Noise: loss.Dropout{Q: 0.2}, Loss: loss.LogisticGaussian{}, C: 3, Penalized: true, Classes: []float64{1, 5}, Active: 1,
 		Decision: model.Decision{},
@@ -46,7 +46,7 @@ func testObjective(t *testing.T, hat float64) {
 	row := m.Rows.Touch(2)
 	row[model.StatInverse], row[model.ScalerWidth] = 1, 0.7
 	if hat != 0 {
-		m.Scaler.Splines = &model.Splines{Columns: []uint32{2}, Knots: [][]float64{model.Present()}}
+		m.Bound, m.Scaler.Splines = true, &model.Splines{Columns: []uint32{2}, Knots: [][]float64{model.Present()}}
 		row := m.Rows.Touch(model.FirstBasisColumn)
 		row[model.StatInverse], row[model.ScalerWidth] = 1, hat
 	}
@@ -102,7 +102,7 @@ func TestSilentObjective(t *testing.T) {
 					Linear: &model.Linear{Head: model.Head{Schema: s, Outputs: outputs, Intercept: []float64{0.4, -0.2, 0.1},
 						Layout: model.Layout{Width: model.ScalerWidth + outputs, Weight: model.ScalerWidth}, Scaler: model.Scaler{Mode: model.StandardizeNone}},
 						Rows: model.NewTable(model.ScalerWidth + outputs)},
-					Noise: n, Loss: loss.LogisticGaussian{}, C: 3, Classes: []float64{1, 5, 1}, Active: outputs,
+					Noise: n, Loss: loss.LogisticGaussian{}, C: 3, Bound: curved, Classes: []float64{1, 5, 1}, Active: outputs,
 				}
 				r := rand.New(rand.NewPCG(1, 2))
 				dead := map[uint32]float64{1: 0.5, 3: -2}
