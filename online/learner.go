@@ -241,7 +241,7 @@ func (l *Learner) predict(p *Prediction, learns, labeled bool) {
 // mixture weights are updated with it.
 //
 // An event with importance weight 0 changes nothing. An integer weight up to 16 has the effect of that many equal
-// events. An event without a label changes no model weight. An invalid event is rejected: it is counted but not
+// events, in expectation where confident events are sampled (schedule.StandsFor). An event without a label changes no model weight. An invalid event is rejected: it is counted but not
 // learned.
 func (l *Learner) Learn(e *event.Example, prior *Prediction) (p Prediction) {
 	if !e.Usable() {

@@ -17,6 +17,7 @@ import (
 	"blankout/online/levels"
 	"blankout/online/readings"
 	"blankout/online/refresh"
+	"blankout/online/schedule"
 )
 
 // settings holds the values of a Config in the form that the Learner uses.
@@ -141,7 +142,7 @@ func (s *settings) newExperts(levels *levels.Expert, halfLife float64) *experts.
 	}
 	own, groups := loss.AsGroups(s.levels.Noises[s.expected]).Odds("") // 0 for silent noise, because the experts then learn masked copies
 	l, outputs := s.levels.Loss, levels.Outputs
-	c.Groups, c.Samples = groups, s.levels.Adapts && !l.Facts().Regression
+	c.Groups, c.Samples = groups, s.levels.Adapts && schedule.Samples(l)
 	second := newton.Settings{Loss: l, Ridge: max(s.levels.Ridge, leastRidge), HalfLife: halfLife, Strength: own * (1 + groups), Groups: groups}
 	if c.List, c.Weights = []experts.Expert{newton.New(second, outputs)}, []float64{1}; !l.Facts().Regression && !s.levels.Grouped() {
 		c.List = append(c.List, additive.New(l, second.Strength, outputs), discriminant.New(outputs, halfLife))

@@ -85,7 +85,7 @@ type Scores struct {
 
 // New returns an Expert in its initial state.
 func New(c Settings) *Expert {
-	e := &Expert{Settings: c, samples: c.Adapts && !c.Loss.Facts().Regression, inverseDecay: 1, window: refresh.Refresh{Settings: c.Window}}
+	e := &Expert{Settings: c, samples: c.Adapts && schedule.Samples(c.Loss), inverseDecay: 1, window: refresh.Refresh{Settings: c.Window}}
 	e.Noises = slices.Clone(c.Noises)
 	for _, n := range c.Noises {
 		c0, c1, c2 := n.Coefficients()

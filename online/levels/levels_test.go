@@ -301,8 +301,16 @@ func TestMove(t *testing.T) {
 // for the others, and that without adaptation and after the first pass all do.
 func TestConfidentEventsAreSampled(t *testing.T) {
 	const events = 1 << 13
-	for name, c := range map[string]struct{ adapts, passed, samples bool }{"first pass": {true, false, true}, "not adapting": {false, false, false}, "second pass": {true, true, false}} {
-		e := New(Settings{Optimizer: rule, Loss: loss.LogisticGaussian{}, Noises: []loss.Noise{loss.NoNoise{}, loss.Dropout{Q: 0.3}}, Outputs: 1, Rate: 0.3, Start: 1, Average: 0.15, Adapts: c.adapts, Intercept: true})
+	for name, c := range map[string]struct {
+		loss                    loss.Loss
+		adapts, passed, samples bool
+	}{
+		"first pass":     {loss.LogisticGaussian{}, true, false, true},
+		"not adapting":   {loss.LogisticGaussian{}, false, false, false},
+		"second pass":    {loss.LogisticGaussian{}, true, true, false},
+		"quadratic loss": {loss.Quadratic{}, true, false, false}, // its gradients grow with the margin
+	} {
+		e := New(Settings{Optimizer: rule, Loss: c.loss, Noises: []loss.Noise{loss.NoNoise{}, loss.Dropout{Q: 0.3}}, Outputs: 1, Rate: 0.3, Start: 1, Average: 0.15, Adapts: c.adapts, Intercept: true})
 		table := model.NewTable(e.Width(1, 0))
 		in := &encode.Input{Columns: []uint32{4}, X: []float64{0.5, 1}, Event: &event.Example{}}
 		in.Rows = append(table.TouchAll(in.Columns, nil), make([]float64, table.Width()))

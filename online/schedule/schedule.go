@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"blankout/internal/coder"
+	"blankout/internal/loss"
 )
 
 // Schedule is the schedule of one noise level.
@@ -379,6 +380,10 @@ const MostParts = 128
 // events is learned: half of those from the margin confident on, and half of that with each further factor of 2 in the
 // odds, but at least one event in 2^mostBits.
 const sampleFrom, confident, mostBits = 4096, 4.0, 4
+
+// Samples reports whether confident events have small gradients under a loss. Those of losses that accept any number as a
+// target grow with the distance from the target.
+func Samples(l loss.Loss) bool { return l.Facts().Target == loss.Sign }
 
 // StandsFor returns for how many events the event with this number is learned: 1, or, if the event is confident, 0 or
 // a power of 2. The expectation is 1, so that the expected gradient remains the same. scores contains one or more lists

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"blankout/internal/eventtest"
 	"blankout/internal/must"
 )
 
@@ -140,4 +141,20 @@ func TestStandsFor(t *testing.T) {
 		must.True(t, math.Abs(count*most/(1<<14)-1) < 0.01, "of margin %v, %v events are learned", margin, count)
 	}
 	must.True(t, stands(1<<20+1, 9, 9, 0) == 1 && stands(1<<20+1, 9, -9, 0, math.NaN(), -9, 0) == 1, "a wrong score or NaN is sampled")
+}
+
+// TestSamples checks for all losses that confident events are sampled only where their gradients are small.
+func TestSamples(t *testing.T) {
+	sampled := 0
+	for _, l := range eventtest.Losses() {
+		if !Samples(l) {
+			continue
+		}
+		sampled++
+		for margin := confident; margin < 40; margin++ {
+			_, df, _ := l.At(1, margin, 0)
+			must.True(t, math.Abs(df) < 0.2, "%v has the derivative %v at the margin %v", l, df, margin)
+		}
+	}
+	must.True(t, sampled >= 8 && sampled < len(eventtest.Losses()), "%d of %d losses are sampled", sampled, len(eventtest.Losses()))
 }
