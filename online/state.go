@@ -58,6 +58,13 @@ func (l *Learner) Snapshot() *Snapshot {
 	return s
 }
 
+// Model returns the published model, for a caller that does not use the Learner afterwards: both share the memory of the
+// rows.
+func (l *Learner) Model() *model.Linear {
+	l.predictor.publish(l.encoder.Table)
+	return l.model(l.encoder.Schema().View(), l.encoder.Table)
+}
+
 // kept returns a copy of the current model that will predict later events. The copy has no Schema, because those events
 // need the later Schema of the stream.
 func (l *Learner) kept() *model.Linear {

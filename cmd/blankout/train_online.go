@@ -181,7 +181,7 @@ func (p *program) trainOnline(ctx context.Context, o *trainFlags) (err error) {
 		r.ProgressiveLogLoss = &x
 	}
 	if o.model != "" {
-		if err := o.data.write(o.model, learner.Snapshot().Model().Compact()); err != nil {
+		if err := o.data.write(o.model, learner.Model().Compact()); err != nil {
 			return err
 		}
 	}
