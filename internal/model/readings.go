@@ -82,10 +82,15 @@ func (r *Readings) Follow(columns []uint32) {
 // Note keeps the readings of an event. A column that an event without fields does not have is 0.
 func (r *Readings) Note(e *event.Example) {
 	n, absent, at := len(r.columns), noReading, 0
+	row, columns, values := r.recent[r.next*n:][:n], e.Features.Index, e.Features.Value
+	r.next, r.events = (r.next+1)%readingsKept, min(r.events+1, readingsKept)
+	if slices.Equal(columns, r.follows) { // usual in a table
+		copy(row, values)
+		return
+	}
 	if e.Field == nil {
 		absent = 0
 	}
-	row, columns, values := r.recent[r.next*n:][:n], e.Features.Index, e.Features.Value
 	for i, column := range r.follows[:n] {
 		for at < len(columns) && columns[at] < column {
 			at++
@@ -94,7 +99,6 @@ func (r *Readings) Note(e *event.Example) {
 			row[i] = values[at]
 		}
 	}
-	r.next, r.events = (r.next+1)%readingsKept, min(r.events+1, readingsKept)
 }
 
 // Due reports whether a block of events is complete, after which a learner calls Learn.

@@ -140,13 +140,24 @@ func (e *Expert) Base(int) float64 {
 
 // Sum implements experts.Expert.
 func (e *Expert) Sum(in *experts.Input, out []float64) {
-	e.event.room(e.p.n)
-	full, columns := e.event.full[e.first:], e.followed(in)
-	for n, at := range in.Index[:columns] {
-		full[at] = in.X[n]
-	}
 	for k, u := range e.u {
-		out[k] = in.One*u[0] + model.Product(u[e.first:], full)
+		out[k] = in.One * u[0]
+	}
+	switch columns := e.followed(in); columns {
+	case 0:
+	case 1: // for the weights of a column
+		for k, u := range e.u {
+			out[k] += float64(u[e.first+in.Index[0]] * in.X[0])
+		}
+	default:
+		e.event.room(e.p.n)
+		full := e.event.full[e.first:]
+		for n, at := range in.Index[:columns] {
+			full[at] = in.X[n]
+		}
+		for k, u := range e.u {
+			out[k] += model.Product(u[e.first:], full)
+		}
 	}
 }
 
