@@ -61,7 +61,6 @@ type CellColumn struct {
 const (
 	cellStart   = 0.25 // initial probability that a reading is dead
 	cellRidge   = 0.05
-	cellRounds  = 7    // most rounds after the first
 	cellSettled = 0.02 // no further round follows if all probabilities change by less
 	cellCertain = 0.99 // readings with a larger probability take no further part
 	cellMost    = 0.95 // largest fraction of dead readings
@@ -69,6 +68,10 @@ const (
 	cellRare    = 1e-4 // probability that an alive reading has the value of a rare atom
 	cellNatural = 0.02 // an atom with a larger fraction in ordinary events is natural
 )
+
+// cellDamps has, for each round after the first, the fraction of the former probabilities that stays. Fractions below 0
+// extrapolate: later rounds move the probabilities in the same direction, by less and less.
+var cellDamps = [...]float64{0.3, 0, -0.2, -0.2, -0.2}
 
 // tail is a distribution: Student's t with the given degrees of freedom, or normal for 0.
 type tail struct{ freedom, constant float64 }
@@ -239,8 +242,7 @@ func (x *cells) infer(t *cellEvent, screen float64) {
 		t.g = math.Inf(-1)
 		return
 	}
-	for round := range cellRounds {
-		damp := 0.5
+	for round, damp := range cellDamps {
 		if !screens && round == 0 {
 			damp = 0
 		}
@@ -393,7 +395,7 @@ func (x *cells) judge(t *cellEvent, damp float64) (change float64) {
 		t.dead[i], ratios = ratios[0], ratios[1:]
 		now := t.dead[i] / (t.dead[i] + alive)
 		change = max(change, math.Abs(now-t.r[i]))
-		t.r[i] = damp*t.r[i] + (1-damp)*now
+		t.r[i] = min(max(damp*t.r[i]+(1-damp)*now, 0), 1)
 	}
 	count, atoms, others := 1.0, 0.25, 0.25
 	for i := range x.n {
