@@ -5,9 +5,6 @@ package impute
 import (
 	"slices"
 
-	"gonum.org/v1/gonum/blas"
-	"gonum.org/v1/gonum/blas/blas64"
-
 	"blankout/internal/model"
 )
 
@@ -32,7 +29,10 @@ func (s *Sums) Add(weight float64, x []float64) {
 		x[i] -= m
 		s.Mean[i] += weight / s.Weight * x[i]
 	}
-	blas64.Syr(weight*was/s.Weight, blas64.Vector{N: n, Data: x, Inc: 1}, blas64.Symmetric{Uplo: blas.Lower, N: n, Data: s.Squares, Stride: n})
+	factor := weight * was / s.Weight
+	for i, d := range x {
+		model.Subtract(s.Squares[i*n:][:i+1], -factor*d, x)
+	}
 }
 
 // Covariance returns the covariance of the given columns, which have the given fields. Covariances between two columns
