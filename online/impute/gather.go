@@ -237,16 +237,13 @@ func (f *Gatherer) insert(at int, column uint32, field uint16) {
 	f.Columns, f.fields, f.sums.Mean = slices.Insert(f.Columns, at, column), slices.Insert(f.fields, at, field), slices.Insert(f.sums.Mean, at, 0)
 	squares := make([]float64, (n+1)*(n+1))
 	for i := range n {
-		for j := range i + 1 {
-			to, from := i, j
-			if i >= at {
-				to++
-			}
-			if j >= at {
-				from++
-			}
-			squares[to*(n+1)+from] = f.sums.Squares[i*n+j]
+		to, from := squares[i*(n+1):], f.sums.Squares[i*n:][:i+1]
+		if i >= at {
+			to = to[n+1:]
+			copy(to[at+1:], from[at:])
+			from = from[:at]
 		}
+		copy(to, from)
 	}
 	squares[at*(n+1)+at] = f.sums.Weight
 	f.sums.Squares, f.due = squares, true
