@@ -118,7 +118,7 @@ func (s *settings) encoded(levels *levels.Expert, policies model.MissingPolicies
 	return encode.Settings{
 		Standardize: s.standardize, Transform: s.transform, Width: s.width(levels.Outputs), Policies: policies, Numbers: levels.Loss.Facts().Regression, Faulty: s.faulty, Silence: s.silence, Presence: s.presence,
 		Together: encode.Together{Grouping: levels.Grouping, Fields: levels.Grouped(), Rates: levels.Observed},
-		Constant: levels.Constant(), Intercept: levels.Intercept, Knots: s.knots(),
+		Constant: levels.Constant(), Intercept: levels.Intercept, Knots: s.knots(levels),
 	}
 }
 
@@ -160,9 +160,9 @@ const (
 )
 
 // knots returns the function that determines the number of knots per spline, or nil if there are no splines.
-func (s *settings) knots() func(numbers int) int {
+func (s *settings) knots(levels *levels.Expert) func(numbers int) int {
 	if !s.corrects {
 		return nil
 	}
-	return experts.Knots
+	return func(numbers int) int { return experts.Knots(numbers, levels.Outputs) }
 }

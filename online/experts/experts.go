@@ -136,11 +136,15 @@ const (
 	centerEvery = 32
 )
 
-// Knots returns the largest number of knots per spline, given the number of numeric columns. The memory of the
-// second-order expert limits the number. If that expert has no memory for splines, the result is mostKnots.
-func Knots(numbers int) int {
-	if numbers*(1+fewKnots) <= MostColumns && numbers*(1+mostKnots) > MostColumns {
+// Knots returns the largest number of knots per spline, given the numbers of numeric columns and of outputs. The memory of
+// the second-order expert limits the number. If that expert has no memory for splines, the result is mostKnots, or 0 if
+// other experts have none either: they then learn the numbers without splines.
+func Knots(numbers, outputs int) int {
+	switch {
+	case numbers*(1+fewKnots) <= MostColumns && numbers*(1+mostKnots) > MostColumns:
 		return fewKnots
+	case !PairsFit(numbers, outputs) && !ColumnsFit(numbers*(1+mostKnots), outputs):
+		return 0
 	}
 	return mostKnots
 }

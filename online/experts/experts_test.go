@@ -37,7 +37,7 @@ func newNumbers(seed uint64, columns, outputs int) *numbers {
 	for i := range columns {
 		s.ids = append(s.ids, s.schema.AddField(event.Field{Name: fmt.Sprint(i), Kind: event.Numeric}))
 	}
-	s.n = encode.New(encode.Settings{Standardize: model.StandardizeAuto, Transform: func(string) model.Transform { return "none" }, Width: 24, Knots: experts.Knots, Intercept: true}, s.schema)
+	s.n = encode.New(encode.Settings{Standardize: model.StandardizeAuto, Transform: func(string) model.Transform { return "none" }, Width: 24, Knots: func(numbers int) int { return experts.Knots(numbers, 1) }, Intercept: true}, s.schema)
 	return s
 }
 
@@ -357,5 +357,14 @@ func TestConfidentEventsAreSampled(t *testing.T) {
 		must.True(t, all.events == first+events && all.weights == 0.5*float64(all.events), "of all, %d are learned", all.events)
 		must.True(t, math.Abs(some.weights/(first+events)-0.5) < 0.01, "an event counts %v", some.weights/(first+events))
 		must.True(t, some.events < first+events*3/10 == samples, "%d events are learned", some.events)
+	}
+}
+
+// TestKnots checks the number of knots where the second-order expert has memory for splines, for shorter ones, for none,
+// and where no expert has.
+func TestKnots(t *testing.T) {
+	for in, want := range map[[2]int]int{{42, 1}: 5, {50, 1}: 3, {128, 6}: 5, {256, 13}: 5, {784, 4}: 5, {784, 5}: 0, {784, 10}: 0} {
+		got := experts.Knots(in[0], in[1])
+		must.True(t, got == want, "%d numbers, %d outputs: %d knots, want %d", in[0], in[1], got, want)
 	}
 }
