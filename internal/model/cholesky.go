@@ -91,18 +91,17 @@ const blockRows = 4
 // subtractRows subtracts multiples of four rows from four other rows: from row t, row s times factors[4 t + s]. Rows have
 // n values, and begin stride values apart.
 func subtractRows(to, from []float64, stride, n int, factors *[blockRows * blockRows]float64) {
-	last, done := 3*stride+n, 0
+	last := 3*stride + n
 	to, from = to[:last], from[:last]
 	switch {
 	case hasAVX512:
 		subtractRowsAVX512(&to[0], &from[0], stride, n, factors)
-		return
 	case hasFMA && n >= subtractLeast:
-		done = n &^ 3
-		subtractPairFMA(&to[0], &from[0], stride, done, &factors[0])
-		subtractPairFMA(&to[2*stride], &from[0], stride, done, &factors[2*blockRows])
+		subtractPairFMA(&to[0], &from[0], stride, n, &factors[0])
+		subtractPairFMA(&to[2*stride], &from[0], stride, n, &factors[2*blockRows])
+	default:
+		subtractRowsGo(to, from, stride, n, factors)
 	}
-	subtractRowsGo(to[done:], from[done:], stride, n-done, factors)
 }
 
 // subtractRowsGo is the slow reference for subtractRows. It rounds once for each factor.

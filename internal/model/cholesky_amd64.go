@@ -18,7 +18,7 @@ func subtractFMA(from, row *float64, n int, factor float64)
 //go:noescape
 func subtractRowsAVX512(to, from *float64, stride, n int, factors *[16]float64)
 
-// subtractPairFMA computes subtractRowsGo for two rows and their eight factors; n is a positive multiple of 4.
+// subtractPairFMA computes subtractRowsGo for two rows and their eight factors; n is at least 4.
 //
 //go:noescape
 func subtractPairFMA(to, from *float64, stride, n int, factors *float64)

@@ -28,6 +28,25 @@ one:
 	LEAQ (R12)(DX*8), R13 \
 	XORL AX, AX
 
+// PAIR subtracts the values of four rows, in Y8 to Y11, from those of two, in Y12 and Y13.
+#define PAIR \
+	VFNMADD231PD Y0, Y8, Y12 \
+	VFNMADD231PD Y4, Y8, Y13 \
+	VFNMADD231PD Y1, Y9, Y12 \
+	VFNMADD231PD Y5, Y9, Y13 \
+	VFNMADD231PD Y2, Y10, Y12 \
+	VFNMADD231PD Y6, Y10, Y13 \
+	VFNMADD231PD Y3, Y11, Y12 \
+	VFNMADD231PD Y7, Y11, Y13
+
+DATA lastValues<>+0(SB)/8, $-1
+DATA lastValues<>+32(SB)/8, $-1
+DATA lastValues<>+40(SB)/8, $-1
+DATA lastValues<>+64(SB)/8, $-1
+DATA lastValues<>+72(SB)/8, $-1
+DATA lastValues<>+80(SB)/8, $-1
+GLOBL lastValues<>(SB), RODATA|NOPTR, $96
+
 // func subtractPairFMA(to, from *float64, stride, n int, factors *float64)
 TEXT ·subtractPairFMA(SB), NOSPLIT, $0-40
 	MOVQ to+0(FP), DI
@@ -44,6 +63,9 @@ TEXT ·subtractPairFMA(SB), NOSPLIT, $0-40
 	VBROADCASTSD 40(BX), Y5
 	VBROADCASTSD 48(BX), Y6
 	VBROADCASTSD 56(BX), Y7
+	MOVQ CX, BX
+	ANDQ $3, BX
+	SUBQ BX, CX
 
 pair:
 	VMOVUPD (SI)(AX*8), Y8
@@ -52,19 +74,28 @@ pair:
 	VMOVUPD (R13)(AX*8), Y11
 	VMOVUPD (DI)(AX*8), Y12
 	VMOVUPD (R8)(AX*8), Y13
-	VFNMADD231PD Y0, Y8, Y12
-	VFNMADD231PD Y4, Y8, Y13
-	VFNMADD231PD Y1, Y9, Y12
-	VFNMADD231PD Y5, Y9, Y13
-	VFNMADD231PD Y2, Y10, Y12
-	VFNMADD231PD Y6, Y10, Y13
-	VFNMADD231PD Y3, Y11, Y12
-	VFNMADD231PD Y7, Y11, Y13
+	PAIR
 	VMOVUPD Y12, (DI)(AX*8)
 	VMOVUPD Y13, (R8)(AX*8)
 	ADDQ $4, AX
 	CMPQ AX, CX
 	JLT  pair
+	TESTQ BX, BX
+	JZ   done
+	SHLQ $5, BX
+	LEAQ lastValues<>(SB), CX
+	VMOVUPD -32(CX)(BX*1), Y14 // selects the one to three values that are left
+	VMASKMOVPD (SI)(AX*8), Y14, Y8
+	VMASKMOVPD (R11)(AX*8), Y14, Y9
+	VMASKMOVPD (R12)(AX*8), Y14, Y10
+	VMASKMOVPD (R13)(AX*8), Y14, Y11
+	VMASKMOVPD (DI)(AX*8), Y14, Y12
+	VMASKMOVPD (R8)(AX*8), Y14, Y13
+	PAIR
+	VMASKMOVPD Y12, Y14, (DI)(AX*8)
+	VMASKMOVPD Y13, Y14, (R8)(AX*8)
+
+done:
 	VZEROUPPER
 	RET
 
