@@ -133,7 +133,7 @@ func (r *Readings) Learn() (found bool) {
 		}
 		if r.blocks[i] == 0 {
 			c.Zeros = zeros / n
-			c.Usual, c.Often = repeated(readings, func(float64) bool { return false })
+			c.Usual, c.Often = repeated(readings)
 			c.Often /= n
 		}
 		for value, count := range c.frequent(readings) {
@@ -186,14 +186,16 @@ func (c *CellColumn) fills(value, count, n float64) bool {
 // So a usual value, such as many zeros, hides no other value.
 func (c *CellColumn) frequent(readings []float64) func(yield func(value, count float64) bool) {
 	return func(yield func(value, count float64) bool) {
-		often, natural := 0.0, c.Zeros >= cellNatural
-		value, most := repeated(readings, func(x float64) bool {
+		var room [readingsKept]float64
+		often, natural, others := 0.0, c.Zeros >= cellNatural, room[:0]
+		for _, x := range readings {
 			if x == c.Usual {
 				often++
-				return true
+			} else if x != 0 || !natural {
+				others = append(others, x)
 			}
-			return x == 0 && natural
-		})
+		}
+		value, most := repeated(others)
 		if yield(c.Usual, often) && most > 0 {
 			yield(value, most)
 		}
@@ -240,14 +242,12 @@ func (r *Readings) of(i int, room *[readingsKept]float64) []float64 {
 // slotBits is the logarithm of the number of slots in repeated: enough that few values collide.
 const slotBits = 10
 
-// repeated returns the most frequent of readings, and its number. It passes over those for which skip is true.
-func repeated(readings []float64, skip func(x float64) bool) (value, most float64) {
+// repeated returns the most frequent of at most readingsKept readings, and its number.
+func repeated(readings []float64) (value, most float64) {
 	var slots [1 << slotBits]byte // 1 + the first reading with a value
 	var counts [readingsKept]byte
+	largest := byte(0)
 	for k, x := range readings {
-		if skip(x) {
-			continue
-		}
 		at := math.Float64bits(x+0) * 0x9e3779b97f4a7c15 >> (64 - slotBits)
 		for slots[at] > 0 && readings[slots[at]-1] != x {
 			at = (at + 1) % (1 << slotBits)
@@ -255,12 +255,12 @@ func repeated(readings []float64, skip func(x float64) bool) (value, most float6
 		if slots[at] == 0 {
 			slots[at] = byte(k + 1)
 		}
-		count := &counts[slots[at]-1]
-		if *count++; float64(*count) > most {
-			value, most = x, float64(*count)
+		count := &counts[(slots[at]-1)%readingsKept]
+		if *count++; *count > largest {
+			value, largest = x, *count
 		}
 	}
-	return value, most
+	return value, float64(largest)
 }
 
 // State encodes or decodes a Readings.

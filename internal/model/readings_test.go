@@ -94,20 +94,18 @@ func TestFillValues(t *testing.T) {
 // both zeros.
 func TestRepeated(t *testing.T) {
 	r := rand.New(rand.NewPCG(2, 3))
-	for trial := range 300 {
-		values, natural := 1+r.IntN(200), trial%2 == 0
+	for range 300 {
+		values := 1 + r.IntN(200)
 		readings, counts, want := make([]float64, r.IntN(readingsKept+1)), map[float64]float64{}, 0.0
 		for i := range readings {
 			x := float64(r.IntN(values)-values/2) * 0.37
 			if readings[i] = x; x == 0 && r.IntN(2) == 0 {
 				readings[i] = math.Copysign(0, -1)
 			}
-			if x != 0 || !natural {
-				counts[x]++
-				want = max(want, counts[x])
-			}
+			counts[x]++
+			want = max(want, counts[x])
 		}
-		if value, most := repeated(readings, func(x float64) bool { return x == 0 && natural }); most != want || most > 0 && counts[value] != want {
+		if value, most := repeated(readings); most != want || most > 0 && counts[value] != want {
 			t.Fatalf("of %d readings with %d values, %v is the most frequent with %v, want %v", len(readings), values, value, most, want)
 		}
 	}

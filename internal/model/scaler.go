@@ -100,9 +100,12 @@ func (s *Scaler) Columns(x event.Vec, room *event.Vec) event.Vec {
 // AddDense returns x with a 0 for each absent dense column, in the memory of room. It returns x itself if no dense column
 // is absent.
 func (s *Scaler) AddDense(x event.Vec, room *event.Vec) event.Vec {
-	out := event.Vec{Index: room.Index[:0], Value: room.Value[:0]}
+	out, zeros := event.Vec{Index: room.Index[:0], Value: room.Value[:0]}, s.zeros()
+	if slices.Equal(x.Index, zeros) { // usual in a table
+		zeros = nil
+	}
 	from, i := 0, 0
-	for _, d := range s.zeros() {
+	for _, d := range zeros {
 		for i < len(x.Index) && x.Index[i] < d {
 			i++
 		}

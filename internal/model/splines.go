@@ -108,8 +108,8 @@ func KnotsOf(readings []float64, n int) []float64 {
 // function and the next one. next is 0 after the last basis function.
 func (c *Splines) BasisValues(i int, x float64) (knot int, first, next float64) {
 	knots := c.Knots[i]
-	at := 0 // branch-free binary search for x
-	for _, knot := range knots {
+	at := 0
+	for _, knot := range knots { // without branches on x
 		before := 0
 		if knot < x {
 			before = 1

@@ -35,6 +35,14 @@ type Table struct {
 	reading *lazyIndex  // index that the Snapshots of the current columns share
 	latest  lookup
 	near    *[nearPlaces]uint64 // cache of index entries, by column modulo nearPlaces
+	same    sameColumns
+}
+
+// sameColumns has the rows of the columns of the latest event, because all events of a table have the same columns.
+type sameColumns struct {
+	columns []uint32
+	rows    [][]float64 // nil until a second event has the columns
+	blocks  []uint32    // blocks of the rows
 }
 
 // nearPlaces is the number of columns in the cache of the index, for columns that are in many events.
@@ -337,8 +345,15 @@ func (t *Table) touchNear(columns []uint32, out [][]float64) bool {
 	if t.near == nil {
 		t.near = &[nearPlaces]uint64{}
 	}
-	near := t.near
+	near, same := t.near, slices.Equal(columns, t.same.columns)
 	out = out[:len(columns)]
+	if same && t.same.rows != nil {
+		copy(out, t.same.rows)
+		for _, b := range t.same.blocks {
+			blocks[b].written = epoch
+		}
+		return true
+	}
 	for i, column := range columns {
 		e := near[column%nearPlaces]
 		place := uint32(e)
@@ -352,6 +367,14 @@ func (t *Table) touchNear(columns []uint32, out [][]float64) bool {
 		b, from := &blocks[place>>perBits], int(place&inBlock)*width
 		b.written = epoch
 		out[i] = b.rows[from : from+width : from+width]
+		if same && !slices.Contains(t.same.blocks, place>>perBits) {
+			t.same.blocks = append(t.same.blocks, place>>perBits)
+		}
+	}
+	if same {
+		t.same.rows = slices.Clone(out)
+	} else {
+		t.same = sameColumns{columns: append(t.same.columns[:0], columns...), blocks: t.same.blocks[:0]}
 	}
 	return true
 }

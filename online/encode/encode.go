@@ -2,6 +2,7 @@ package encode
 
 import (
 	"math"
+	"slices"
 
 	"blankout/internal/coder"
 	"blankout/internal/event"
@@ -289,7 +290,13 @@ func (n *Encoder) deviating(in *Input, raw []float64, i int, of *kinds) int {
 	}
 	dense, spread := of.dense, of.spread
 	columns, rows, xs := in.Columns[:len(raw)], in.Rows[:len(raw)], in.X[:len(raw)]
+	table := !reads && slices.Equal(columns[i:], dense)
 	for ; i < len(raw); i++ {
+		if table {
+			if i = settled(rows, raw, xs, i); i == len(raw) {
+				break
+			}
+		}
 		dense, spread = from(dense, columns[i]), from(spread, columns[i])
 		isDense := begins(dense, columns[i])
 		if !isDense && !(of.settled && begins(spread, columns[i])) {
@@ -311,6 +318,27 @@ func (n *Encoder) deviating(in *Input, raw []float64, i int, of *kinds) int {
 		xs[i] = z
 	}
 	of.dense, of.spread = dense, spread
+	return i
+}
+
+// settled is the usual case of deviating for an event with all dense columns: it adds consecutive features, starting at
+// index i, that change only the count and the moments of columns without a transform.
+func settled(rows [][]float64, raw, xs []float64, i int) int {
+	rows, raw, xs = rows[:len(xs)], raw[:len(xs)], xs[:len(xs):len(xs)]
+	latest, rests := 0.0, false // most columns have the same number of readings
+	for ; i < len(xs); i++ {
+		stats, x := (*[model.ScalerWidth]float64)(rows[i]), raw[i]
+		count, inverse := stats[model.StatCount]+1, stats[model.StatInverse]
+		if count != latest {
+			latest, rests = count, scaling.Rests(count)
+		}
+		z := (x - stats[model.StatCenter]) * inverse
+		if !(rests && inverse > 0 && z >= -model.ScalerClip && z <= model.ScalerClip) {
+			break
+		}
+		model.AddReading(stats, count, x)
+		xs[i] = z
+	}
 	return i
 }
 

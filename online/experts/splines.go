@@ -47,6 +47,17 @@ func (s *splines) place(columns []uint32) {
 // on. It returns the place after them. columns must be ascending.
 func (s *splines) read(columns []uint32, values []float64, to *Input, place int) int {
 	at, index, x, sources := 0, to.Index, to.X, to.Source
+	if slices.Equal(columns, s.splines.Columns) { // usual in a table
+		for spline, first := range s.first {
+			knot, here, next := s.splines.BasisValues(spline, values[spline])
+			index[place], x[place], sources[place] = first+knot, here, spline
+			if place++; next > 0 {
+				index[place], x[place], sources[place] = first+knot+1, next, spline
+				place++
+			}
+		}
+		return place
+	}
 	for spline, source := range s.splines.Columns {
 		for at < len(columns) && columns[at] < source {
 			at++

@@ -114,7 +114,11 @@ func (s *Scaling) Count(x event.Vec) (due bool) {
 	if s.Events <= denseEvents {
 		s.held += uint64(x.Len())
 	}
-	if dense := s.Scaler.Dense; len(dense) > 0 {
+	if dense := s.Scaler.Dense; slices.Equal(x.Index, dense) { // usual in a table
+		for i := range dense {
+			s.seen[i]++
+		}
+	} else if len(dense) > 0 {
 		i := 0
 		for _, column := range x.Index {
 			for i < len(dense) && dense[i] < column {
