@@ -451,6 +451,7 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 		}
 		o.data.regroup(schema)
 	}
+	o.presence.Sparse = o.covariance > 0 || schema.ColumnsGoMissing()
 	mode := model.Standardize(o.standardize)
 	var x event.Vec
 	fit := batch.Standardizer{Mode: mode, Transform: model.Transform(o.online.config.Transform), FieldTransform: map[string]model.Transform{}}
