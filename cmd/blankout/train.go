@@ -43,10 +43,10 @@ type trainFlags struct {
 	influences  string
 	places      []place // origins of the examples, for influences
 	kernel      kernelFlags
-	covariance  int                     // largest number of numeric columns in the covariance
-	presence    batch.Presence          // presence of the fields in the examples, for --missing-policy
-	observed    bool                    // whether the noise is loss.ObservedNoise, whose rates are computed from the examples
-	deaths      batch.DeadValueReadings // readings that determine this value
+	covariance  int            // largest number of numeric columns in the covariance
+	presence    batch.Presence // presence of the fields in the examples, for --missing-policy
+	observed    bool           // whether the noise is loss.ObservedNoise, whose rates are computed from the examples
+	dead        *model.Dead    // values of dead numbers
 }
 
 func (p *program) train() *cobra.Command {
@@ -470,7 +470,6 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 		}
 		o.presence.Add(e)
 		if scaler != nil {
-			o.deaths.Observe(e, schema)
 			b.Fields(e)
 			x = scaler.Standardized(e, event.Vec{Index: x.Index[:0], Value: x.Value[:0]})
 			e.Features, x = x, e.Features
@@ -507,7 +506,7 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 	o.data.reading = data.reading
 	d := b.Data(schema)
 	if scaler == nil {
-		o.deaths = *batch.DeathsOf(d)
+		o.dead = d.DeadValues()
 		if len(schema.Classes) == 1 && event.IsZero(schema.Classes[0]) {
 			d = d.Unlabel()
 		}
@@ -516,13 +515,23 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 			if d, scaler, err = fit.Fit(d); err != nil {
 				return nil, nil, refusedError{err}
 			}
+			scaler.Dead = o.dead
 		}
+	} else {
+		o.dead = scaler.Dead
 	}
-	if o.silent() {
-		var err error
-		if d, err = o.deaths.Apply(d, scaler); err != nil {
-			return nil, nil, refusedError{err}
+	if !o.silent() {
+		return d, scaler, nil
+	}
+	d, err := d.WithDead(func(column uint32) float64 {
+		if scaler != nil {
+			return scaler.DeadStandardized(column)
 		}
+		reads, _ := o.dead.Of(column)
+		return reads
+	})
+	if err != nil {
+		return nil, nil, refusedError{err}
 	}
 	return d, scaler, nil
 }
