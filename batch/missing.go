@@ -6,13 +6,13 @@ package batch
 import (
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"slices"
 
 	"blankout/internal/event"
 	"blankout/internal/loss"
 	"blankout/internal/measure"
 	"blankout/internal/model"
+	"blankout/online/mixture"
 )
 
 const (
@@ -25,8 +25,9 @@ const (
 	missingOwn = 100
 )
 
-// missingFractions holds the probability of deleting a field, one for each range of missing fractions.
-var missingFractions = [model.MissingBins]float64{0.05, 0.2, 0.4, 0.6, 0.78, 0.93}
+// maskPoints are the points of masks (mixture.Mask) at which policies are compared: one for each range of missing
+// fractions.
+var maskPoints = [model.MissingBins]int8{1, 2, 4, 6, 8, 9}
 
 // Presence counts in how many examples of a training set each field is present or null. It keeps copies of some of the
 // examples, evenly spread. The zero value is ready for use.
@@ -140,8 +141,7 @@ type masker struct {
 	*Data
 	m              model.Model
 	missing        *model.Missing
-	groups         *model.Grouping
-	factors        [][2]int
+	mask           mixture.Mask
 	dead           []bool        // deleted features
 	left           event.Example // the rest of the example
 	x              event.Vec
@@ -151,7 +151,7 @@ type masker struct {
 
 func newMasker(m model.Model, d *Data, missing *model.Missing) *masker {
 	h := m.About()
-	t := &masker{Data: d, m: m, missing: missing, groups: model.NewGrouping(d.Schema), factors: d.Schema.Factors(),
+	t := &masker{Data: d, m: m, missing: missing,
 		scores: make([]float64, max(h.Outputs, len(d.Schema.Classes))), chance: make([]float64, max(2, len(d.Schema.Classes)))}
 	if h.Target() != loss.Sign {
 		t.ofNumbers, _ = loss.Parse(h.Loss) // no error: Target has parsed this name
@@ -159,42 +159,12 @@ func newMasker(m model.Model, d *Data, missing *model.Missing) *masker {
 	return t
 }
 
-// mask deletes groups at random, each with the given probability. The zero mask deletes no group.
-type mask struct {
-	chance float64
-	number int
-}
-
-func (m mask) kills(unit uint64) bool {
-	if m.chance == 0 {
-		return false
-	}
-	var r rand.PCG
-	r.Seed(unit^0x626c616e6b6f7574, uint64(m.number))
-	return float64(r.Uint64()>>11)/(1<<53) < m.chance
-}
-
-// delete sets left to the rest of an example after the fields and columns that the mask selects were deleted, whole
-// groups at a time. It deletes only features whose absence the model can detect. It returns the range of the missing
-// fraction. The result ok is false if nothing is missing, or everything.
-func (t *masker) delete(e *event.Example, by mask) (bin int, ok bool) {
-	sparse := e.IsSparse(t.Schema.Fields)
-	dies := func(id int, column uint32) bool {
-		switch {
-		case sparse && t.Schema.ColumnGroups == nil:
-			return by.kills(uint64(column) + 1<<32)
-		case sparse || id == 0 || t.Schema.Fields[id].Kind.Named():
-			return by.kills(uint64(t.groups.Of(uint16(id), column)))
-		}
-		return false // a missing word is not detected
-	}
+// lose sets left to the rest of an example without the features that the mask has removed up to a point. It returns the
+// range of the missing fraction. The result ok is false if nothing is missing, or everything.
+func (t *masker) lose(e *event.Example, point int8) (bin int, ok bool) {
 	t.dead = t.dead[:0]
-	for i, column := range e.Features.Index {
-		var of [2]int
-		if e.Field != nil && int(e.Field[i]) < len(t.factors) {
-			of = t.factors[e.Field[i]]
-		}
-		t.dead = append(t.dead, dies(of[0], column) || of[0] != of[1] && dies(of[1], column))
+	for i := range e.Features.Index {
+		t.dead = append(t.dead, point > 0 && t.mask.Last[i] < point)
 	}
 	h := t.m.About()
 	h.Missing = t.missing
@@ -228,7 +198,7 @@ func (t *masker) losses(row int) (losses [len(missingPolicies)]float64) {
 	return losses
 }
 
-// masks is the number of different masks per range of missing fractions. Examples share a few masks because each new
+// masks is the number of different masks. Examples share a few masks because each new
 // pattern of missing columns is slow to impute.
 const masks = 64
 
@@ -250,16 +220,22 @@ func (t *masker) better(kept []keptExample) model.MissingPolicies {
 			continue
 		}
 		labeled = append(labeled, i)
-		if b, ok := t.delete(&k.Example, mask{}); ok {
+		if b, ok := t.lose(&k.Example, 0); ok {
 			sums[b].add(t.Weight(k.row), t.losses(k.row))
 			own[b]++
 		}
 	}
 	labeled = evenly(labeled, maskedSample)
-	for at, chance := range missingFractions {
-		for n, i := range labeled {
-			k := &kept[i]
-			if b, ok := t.delete(&k.Example, mask{chance, at*masks + n%masks}); ok && own[b] < missingOwn {
+	groups, factors := model.NewGrouping(t.Schema), t.Schema.Factors()
+	if !groups.Declared() {
+		groups = nil
+	}
+	for n, i := range labeled {
+		k := &kept[i]
+		x := mixture.Features{Columns: k.Features.Index, Field: k.Field, Schema: t.Schema, Factors: factors, Sparse: k.IsSparse(t.Schema.Fields)}
+		t.mask.Draw(x, uint64(n%masks), groups)
+		for _, point := range maskPoints {
+			if b, ok := t.lose(&k.Example, point); ok && own[b] < missingOwn {
 				sums[b].add(t.Weight(k.row), t.losses(k.row))
 			}
 		}
