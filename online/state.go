@@ -149,21 +149,11 @@ func (s *Snapshot) EachBlock() (iter.Seq[event.Block], error) {
 	if err != nil {
 		return nil, err
 	}
-	return func(yield func(event.Block) bool) {
-		for _, b := range []event.Block{{Name: "learner", Data: s.state}, {Name: "refused", Data: s.refused}, {Name: "summary", Data: summary}, {Name: health.BlockHealth, Data: fields}} {
-			if !yield(b) {
-				return
-			}
-		}
-		if s.older != nil {
-			for b := range s.older {
-				if !yield(b) {
-					return
-				}
-			}
-		}
-		each(yield)
-	}, nil
+	blocks := []event.Block{{Name: "learner", Data: s.state}, {Name: "refused", Data: s.refused}, {Name: "summary", Data: summary}, {Name: health.BlockHealth, Data: fields}}
+	if s.older == nil {
+		return event.JoinBlocks(slices.Values(blocks), each), nil
+	}
+	return event.JoinBlocks(slices.Values(blocks), s.older, each), nil
 }
 
 // stateVersion is the version of the layout of the block "learner". If the layout changes, stateVersion must change.
