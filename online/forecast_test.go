@@ -14,6 +14,7 @@ import (
 	"blankout/internal/model"
 	"blankout/internal/must"
 	"blankout/online"
+	"blankout/online/mixture"
 	"blankout/online/rows"
 	"blankout/online/synthetic"
 )
@@ -110,7 +111,7 @@ func TestForecast(t *testing.T) {
 					m = l.model()
 				}
 				for point := range actual {
-					d := online.ForecastMissing(point)
+					d := mixture.Missing(point)
 					kept := event.Example{}
 					for j, column := range e.Features.Index {
 						if r.Float64() >= d {
@@ -131,7 +132,7 @@ func TestForecast(t *testing.T) {
 		}
 		for point, want := range actual {
 			got := l.Report().Forecast.Declared[point].Error
-			must.True(t, math.Abs(got-want) <= within, "%d classes, %v missing: forecast %v, actual %v", classes, online.ForecastMissing(point), got, want)
+			must.True(t, math.Abs(got-want) <= within, "%d classes, %v missing: forecast %v, actual %v", classes, mixture.Missing(point), got, want)
 		}
 	}
 }
