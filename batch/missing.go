@@ -142,6 +142,7 @@ type masker struct {
 	m              model.Model
 	missing        *model.Missing
 	mask           mixture.Mask
+	declared       model.Losses
 	dead           []bool        // deleted features
 	left           event.Example // the rest of the example
 	x              event.Vec
@@ -151,7 +152,7 @@ type masker struct {
 
 func newMasker(m model.Model, d *Data, missing *model.Missing) *masker {
 	h := m.About()
-	t := &masker{Data: d, m: m, missing: missing,
+	t := &masker{Data: d, m: m, missing: missing, declared: model.Losses{Fields: d.Schema.Fields},
 		scores: make([]float64, max(h.Outputs, len(d.Schema.Classes))), chance: make([]float64, max(2, len(d.Schema.Classes)))}
 	if h.Target() != loss.Sign {
 		t.ofNumbers, _ = loss.Parse(h.Loss) // no error: Target has parsed this name
@@ -166,9 +167,9 @@ func (t *masker) lose(e *event.Example, point int8) (bin int, ok bool) {
 	for i := range e.Features.Index {
 		t.dead = append(t.dead, point > 0 && t.mask.Last[i] < point)
 	}
+	t.declared.Lose(model.LossDeclared, e, 0, e.Features.Index, t.dead, &t.left)
 	h := t.m.About()
 	h.Missing = t.missing
-	h.Delete(e, e.Features, e.Field, t.dead, true, &t.left)
 	k := h.CountMissing(&t.left)
 	if !k.Some() || k.Named+k.AlwaysPresent == 0 {
 		return 0, false

@@ -259,17 +259,12 @@ func TestImputationIsChosen(t *testing.T) {
 		}
 		wrong := map[model.MissingPolicy]int{}
 		for i := range fresh {
-			x := m.Standardized(&fresh[i], event.Vec{})
-			var field []uint16
-			if !sparse {
-				field = fresh[i].Field
-			}
 			dead := []bool{i%2 == 0, i%3 == 0, false, false, true}
 			var left event.Example
-			m.Delete(&fresh[i], x, field, dead, true, &left)
+			model.LossesOf(m, 0).Lose(model.LossDeclared, &fresh[i], 0, fresh[i].Features.Index, dead, &left)
 			for _, policy := range []model.MissingPolicy{model.MissingAuto, model.MissingNone, model.MissingRescale} {
 				as := m.WithMissing(m.Missing.Forced(policy))
-				if as.Predict(as.ScoreMissing(left.Features, &left, make([]float64, 1))) != fresh[i].Label {
+				if as.Predict(as.Score(&left, make([]float64, 1))) != fresh[i].Label {
 					wrong[policy]++
 				}
 			}

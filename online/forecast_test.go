@@ -71,13 +71,12 @@ func TestForecastAsMeasured(t *testing.T) {
 			miss, _ := measure(e, m.Score(e, scores))
 			whole += miss
 			var left event.Example
+			kind := model.LossDeclared
 			if c.silent {
-				model.LossesOf(m, 0).Lose(model.LossDead, e, 0, x.Index, dead, &left)
-				scores = m.Score(&left, scores)
-			} else {
-				m.Delete(e, x, field, dead, true, &left)
-				scores = m.ScoreMissing(left.Features, &left, scores)
+				kind = model.LossDead
 			}
+			model.LossesOf(m, 0).Lose(kind, e, 0, x.Index, dead, &left)
+			scores = m.Score(&left, scores)
 			miss, loss := measure(e, scores)
 			wrong, logLoss = wrong+miss, logLoss+loss
 		}
