@@ -433,23 +433,11 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 	var scaler *model.Linear
 	b := batch.Builder{Threads: o.config.Threads}
 	if o.scaler != "" {
-		m, err := readModel(o.scaler)
-		if err != nil {
+		var err error
+		if scaler, err = o.readScaler(); err != nil {
 			return nil, nil, err
 		}
-		linear, ok := m.Model.(*model.Linear)
-		if !ok {
-			return nil, nil, usageError{fmt.Errorf("--scaler %s: a kernel model has no scaler: name a linear model", o.scaler)}
-		}
-		if err := o.data.resolve(m); err != nil {
-			return nil, nil, err
-		}
-		scaler, schema = linear, linear.Schema
-		b.Splines = linear.Scaler.Splines
-		if schema.Target != o.data.record.Target {
-			return nil, nil, usageError{fmt.Errorf("--scaler %s: its model is for %s, loss %s for %s", o.scaler, labelsOf(schema.Target), o.config.Loss, labelsOf(o.data.record.Target))}
-		}
-		o.data.regroup(schema)
+		schema, b.Splines = scaler.Schema, scaler.Scaler.Splines
 	}
 	o.presence.Sparse = o.covariance > 0 || schema.ColumnsGoMissing()
 	mode := model.Standardize(o.standardize)
@@ -534,6 +522,26 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 		return nil, nil, refusedError{err}
 	}
 	return d, scaler, nil
+}
+
+// readScaler reads the model of --scaler, with whose record settings the examples are read.
+func (o *trainFlags) readScaler() (*model.Linear, error) {
+	m, err := readModel(o.scaler)
+	if err != nil {
+		return nil, err
+	}
+	scaler, ok := m.Model.(*model.Linear)
+	if !ok {
+		return nil, usageError{fmt.Errorf("--scaler %s: a kernel model has no scaler: name a linear model", o.scaler)}
+	}
+	if err := o.data.resolve(m); err != nil {
+		return nil, err
+	}
+	if scaler.Schema.Target != o.data.record.Target {
+		return nil, usageError{fmt.Errorf("--scaler %s: its model is for %s, loss %s for %s", o.scaler, labelsOf(scaler.Schema.Target), o.config.Loss, labelsOf(o.data.record.Target))}
+	}
+	o.data.regroup(scaler.Schema)
+	return scaler, nil
 }
 
 // silent reports whether features fail silently under the noise.
