@@ -39,13 +39,13 @@ type Snapshot struct {
 
 // Snapshot returns the current state. It copies only the blocks of rows that were changed after the previous Snapshot.
 func (l *Learner) Snapshot() *Snapshot {
-	l.predictor.publish(l.encoder.Table)
+	l.predictor.experts.Publish(l.encoder.Table)
 	l.snapshot = l.encoder.Table.Snapshot(l.snapshot)
 	schema := l.encoder.Schema().View()
 	s := &Snapshot{
 		model: l.model(schema, l.snapshot), largest: l.predictor.mixture.Largest(0), state: l.encode(), refused: l.encodeRefused(), report: l.Report(), foreign: l.encoder.Scaling.OwnBasisColumns(), counted: l.counted().Clone(),
 	}
-	s.older, s.err = l.monitors.Blocks()
+	s.older, s.err = l.monitors.Older.EachBlock()
 	for v := range l.levels.Noises {
 		alone := make([]float64, len(l.levels.Noises))
 		alone[v] = 1
@@ -61,7 +61,7 @@ func (l *Learner) Snapshot() *Snapshot {
 // kept returns a copy of the current model that will predict later events. The copy has no Schema, because those events
 // need the later Schema of the stream.
 func (l *Learner) kept() *model.Linear {
-	l.predictor.publish(l.encoder.Table)
+	l.predictor.experts.Publish(l.encoder.Table)
 	m := l.model(&event.Schema{}, l.encoder.Table)
 	m.Experts, m.Sets, m.Residual, m.Dead, m.Doubt = nil, nil, nil, nil, nil
 	return m.Compact()
@@ -241,7 +241,7 @@ func Restore(c Config, blocks []event.Block) (*Learner, error) {
 	if l.outputs.rare.Scores(l.levels.Outputs) != m.Outputs {
 		return nil, fmt.Errorf("restoring the learner: block learner: its outputs do not fit the model's")
 	}
-	if err := l.monitors.Restore(blocks, m.Outputs); err != nil {
+	if err := l.monitors.Older.Restore(blocks, m.Outputs); err != nil {
 		return nil, err
 	}
 	l.levels.Grouping.Restore(m.Rows)
