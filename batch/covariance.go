@@ -121,11 +121,12 @@ func (p *Presence) newNumericRows(m *model.Linear, d *Data, most int) *numericRo
 		}
 	}
 	missing := p.use.Review(&model.Missing{ColumnsCanBeMissing: d.Schema.ColumnsGoMissing()}, d.Schema.Fields)
-	v.m, v.x = m.WithMissing(missing), make([]float64, len(v.columns))
-	first := impute.NewSums(len(v.columns))
+	v.m = m.WithMissing(missing)
+	n := len(v.columns)
+	first := impute.NewSums(n)
 	first.Weight = 1
-	for at := range v.x {
-		first.Squares[at*(len(v.x)+1)] = 1e60
+	for at := range n {
+		first.Squares[at*(n+1)] = 1e60 // no value is an outlier
 	}
 	v.m.Covariance = v.covariance(first)
 	return v
@@ -141,16 +142,7 @@ func (v *numericRows) read(i int) (whole bool) {
 	v.roles, _ = v.m.AllRoles(e, v.present, v.roles)
 	v.row = v.Vec(v.kept[i].row, v.row)
 	v.m.MarkOutliers(v.row, v.roles)
-	clear(v.x)
-	at := 0
-	for j, column := range v.row.Index {
-		for at < len(v.columns) && v.columns[at] < column {
-			at++
-		}
-		if at < len(v.columns) && v.columns[at] == column {
-			v.x[at] = v.row.Value[j]
-		}
-	}
+	v.x = v.m.Covariance.Values(v.row, v.x)
 	whole = true
 	for at, role := range v.roles {
 		if role == model.Ignored {

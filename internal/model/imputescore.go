@@ -214,10 +214,7 @@ func (m *Linear) completed(x event.Vec, roles ColumnRoles) event.Vec {
 // eachImputed calls f with the columns that are imputed, ascending, and their expected values.
 func (m *Linear) eachImputed(x event.Vec, roles ColumnRoles, f func(column uint32, value float64)) {
 	c := m.Covariance
-	values := make([]float64, len(c.Columns))
-	for place, value := range c.each(x) {
-		values[place] = value
-	}
+	values := c.Values(x, nil)
 	if fill := c.Imputation(roles); fill != nil {
 		fill.Expect(values)
 		for place, role := range roles {
@@ -291,6 +288,16 @@ func (m *Linear) chanceInterval(x event.Vec, a MissingHandling) (low, high float
 func (m *Linear) imputedWeightsOf(x event.Vec, p ColumnRoles) *imputedWeights {
 	m.MarkOutliers(x, p)
 	return m.imputedWeightsFor(p)
+}
+
+// Values returns the values of c's columns in x, 0 for those that x does not have. It reuses the memory of room.
+func (c *Covariance) Values(x event.Vec, room []float64) []float64 {
+	room = slices.Grow(room[:0], len(c.Columns))[:len(c.Columns)]
+	clear(room)
+	for place, value := range c.each(x) {
+		room[place] = value
+	}
+	return room
 }
 
 // each yields the indices in c and the values of the columns that x has.
