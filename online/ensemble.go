@@ -58,7 +58,9 @@ func (x *ensemble) score(in *encode.Input, learns bool, to *scored) {
 }
 
 // corrects reports whether the correcting experts score events; learns is the argument of score.
-func (x *ensemble) corrects(learns bool) bool { return x.experts.Counts() || learns && x.experts.HasColumns() }
+func (x *ensemble) corrects(learns bool) bool {
+	return x.experts.Counts() || learns && x.experts.HasColumns()
+}
 
 // correct completes score after the noise levels have scored the event. It uses in only if corrects(learns) is true.
 func (x *ensemble) correct(in *encode.Input, learns bool, to *scored) {
@@ -83,7 +85,9 @@ func (x *ensemble) correctCopy(n *experts.Nested, copy int, corrects bool, to *s
 }
 
 // learns reports whether the correcting experts learn from the labeled event with this number.
-func (x *ensemble) learns(number uint64) bool { return x.experts.Counts() || x.experts.HasColumns() && learnsIdle(number) }
+func (x *ensemble) learns(number uint64) bool {
+	return x.experts.Counts() || x.experts.HasColumns() && learnsIdle(number)
+}
 
 // intercepts writes the scores of an event without features to components. of is the row of the intercepts. base is
 // scratch memory, by output.

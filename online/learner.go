@@ -220,7 +220,9 @@ func (l *Learner) interval(p *Prediction) {
 }
 
 // mixes reports whether predictions mix several components.
-func (l *Learner) mixes() bool { return len(l.set.levels.Noises) > 1 || l.predictor.experts.HasColumns() }
+func (l *Learner) mixes() bool {
+	return len(l.set.levels.Noises) > 1 || l.predictor.experts.HasColumns()
+}
 
 // predict scores the current Input and writes the scores to p. If learns is true, experts without weight in predictions
 // also score. labeled is true if the cosines will learn the event.
