@@ -86,6 +86,31 @@ func kill(e *event.Example, dead func(id uint16) bool) *event.Example {
 	return out
 }
 
+// TestKeptExamples checks that Presence keeps a bounded number of examples, evenly spread over a large training set, and
+// that they are copies.
+func TestKeptExamples(t *testing.T) {
+	s, events := correlated(5*presenceSample+1, 0.1, 0, 5)
+	var p Presence
+	for i := range events {
+		e := events[i]
+		p.Add(&e)
+		clear(e.Field)
+	}
+	must.True(t, len(p.kept) >= presenceSample && len(p.kept) <= 2*presenceSample, "%d of %d examples are kept", len(p.kept), len(events))
+	for i, k := range p.kept {
+		must.Require(t, k.row == i*p.every && !slices.Contains(k.Field, 0) && len(k.Field)+len(k.Missing) == 5, "example %d is that of row %d: %+v", i, k.row, k)
+	}
+	_, err := p.Observed(s)
+	must.True(t, err == nil && p.rows == len(events), "%d examples are counted: %v", p.rows, err)
+	// Without fields, only examples of a sparse format whose columns can be missing are kept.
+	for _, sparse := range []bool{false, true} {
+		p := Presence{Sparse: sparse}
+		p.Add(&event.Example{Features: event.Vec{Index: []uint32{1}, Value: []float64{2}}})
+		must.True(t, len(p.kept) == eventtest.Class(sparse), "sparse %v: %d examples are kept", sparse, len(p.kept))
+	}
+	must.True(t, DefaultConfig().SupportsSplines(), "logistic regression does not support splines")
+}
+
 // TestNoMissingPolicyWithoutNames checks that a model of events without named fields has no missing policy.
 func TestNoMissingPolicyWithoutNames(t *testing.T) {
 	s := event.NewSchema(8, []string{"0", "1"}, 2)
@@ -327,6 +352,9 @@ func TestExactIntervalCoversWhatIsMissing(t *testing.T) {
 				c := DefaultConfig()
 				c.Loss, c.L2 = lossName, 1
 				f := must.Get(Train(t.Context(), d, c))(t)
+				sums := must.Get(f.MeasureNumbers(d))(t)
+				within := sums.Within / sums.Asked
+				must.True(t, sums.Weight == 4000 && within > 0.86 && within < 0.94 && f.Model.Residual != nil, "%s: %.3f of %v training targets lie within their interval", lossName, within, sums.Weight)
 				m := f.Model.WithScaler(scaler)
 				m = m.WithCovariance(p.Covariance(m, d, 256))
 				m.Missing = p.Missing(m, d, policy)
