@@ -63,7 +63,7 @@ func WithoutPart(m *model.Linear, events []event.Example, kind, name string, del
 		return nil, err
 	}
 	g := &Ablation{Kind: kind, Name: name, Events: len(events), Deletions: deletions}
-	left := make([]event.Example, len(events))
+	left, declared := make([]event.Example, len(events)), model.Losses{Fields: m.Schema.Fields}
 	var dead []bool
 	var room event.Example
 	for i := range events {
@@ -79,8 +79,7 @@ func WithoutPart(m *model.Linear, events []event.Example, kind, name string, del
 		if slices.Contains(dead, true) {
 			g.WithPart++
 		}
-		m.Delete(e, e.Features, e.Field, dead, true, &left[i])
-		left[i].Label, left[i].Target, left[i].Weight, left[i].Time, left[i].Offset = e.Label, e.Target, e.Weight, e.Time, e.Offset
+		declared.Lose(model.LossDeclared, e, 0, e.Features.Index, dead, &left[i])
 	}
 	if g.WithPart == 0 {
 		return nil, &UnknownPartError{kind, name, len(events)}

@@ -54,7 +54,7 @@ func BenchmarkPass(b *testing.B) {
 				for b.Loop() {
 					f()
 				}
-				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*d.Entries()), "ns/entry")
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*d.entries), "ns/entry")
 			})
 		}
 		run("gradient", func() { o.ValueGrad(w, g) })

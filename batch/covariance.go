@@ -4,7 +4,6 @@ package batch
 // numbers with it.
 
 import (
-	"math"
 	"slices"
 
 	"blankout/internal/event"
@@ -13,8 +12,8 @@ import (
 )
 
 const (
-	// covarianceRows is the largest number of rows that are used; a larger set is sampled evenly.
-	covarianceRows = 50_000
+	// outlierRounds is the number of rounds that find outliers. The first round takes no value for an outlier.
+	outlierRounds = 3
 	// covarianceRounds is the number of EM rounds. covarianceWork limits the cost of a round, in columns cubed. If all
 	// rows with missing values would cost more, a sample of at least covarianceLeast rows represents them.
 	covarianceRounds, covarianceWork, covarianceLeast = 5, 1 << 28, 200
@@ -22,22 +21,26 @@ const (
 
 // Covariance returns the covariance of at most columns numeric columns of d, or nil if d has fewer than two numeric
 // columns. Numeric columns are the columns of numeric fields, and the columns of the anonymous field that at least 90 %
-// of the rows have.
+// of the rows have. The model m has the Scaler of d. Covariance uses the kept examples.
 //
 // For a row with missing values, Covariance uses the expectation and covariance of these values given the row's other
 // values. Both are computed from the covariance itself, by the EM algorithm. An outlier counts as missing.
-func (p *Presence) Covariance(m model.Model, d *Data, columns int) *model.Covariance {
-	v := newNumericRows(p, m, d, min(columns, model.MaxCovariance))
+func (p *Presence) Covariance(m *model.Linear, d *Data, columns int) *model.Covariance {
+	v := p.newNumericRows(m, d, min(columns, model.MaxCovariance))
 	n := len(v.columns)
 	if n < 2 {
 		return nil
 	}
-	v.findOutliers()
+	for range outlierRounds {
+		if v.m.Covariance = v.independent(); v.m.Covariance == nil {
+			return nil
+		}
+	}
 	whole := impute.NewSums(n) // sums of the complete rows, equal in every round
 	var missing []int
-	for _, i := range v.rows {
+	for i := range v.kept {
 		if v.read(i) {
-			whole.Add(d.Weight(i), v.x)
+			whole.Add(v.weight(i), v.x)
 		} else {
 			missing = append(missing, i)
 		}
@@ -47,11 +50,8 @@ func (p *Presence) Covariance(m model.Model, d *Data, columns int) *model.Covari
 	}
 	sample := evenly(missing, max(covarianceLeast, covarianceWork/(n*n*n)))
 	stand := float64(len(missing)) / float64(len(sample))
-	c := v.covariance(v.apart())
-	for range covarianceRounds {
-		if c == nil {
-			break
-		}
+	c := v.m.Covariance
+	for round := 0; round < covarianceRounds && c != nil; round++ {
 		type pattern struct {
 			fill   *model.Imputation
 			weight float64
@@ -61,14 +61,14 @@ func (p *Presence) Covariance(m model.Model, d *Data, columns int) *model.Covari
 		all := whole.Clone()
 		for _, i := range sample {
 			v.read(i)
-			q := place[string(v.parts)]
+			q := place[string(v.roles)]
 			if q == nil {
-				q = &pattern{fill: c.Imputation(v.parts)}
-				place[string(v.parts)] = q
+				q = &pattern{fill: c.Imputation(v.roles)}
+				place[string(v.roles)] = q
 				met = append(met, q)
 			}
 			q.fill.Expect(v.x)
-			w := stand * d.Weight(i)
+			w := stand * v.weight(i)
 			all.Add(w, v.x)
 			q.weight += w
 		}
@@ -80,153 +80,103 @@ func (p *Presence) Covariance(m model.Model, d *Data, columns int) *model.Covari
 	return c
 }
 
-// numericRows reads the values of the numeric columns of Data.
+// numericRows reads the values of the numeric columns of kept examples.
 type numericRows struct {
 	*Data
-	p            *Presence
-	kinds        []fieldsOf
-	rows         []int
-	columns      []uint32
-	fields       []uint16 // fields by index, see model.Covariance
-	own          []uint16 // the numeric field itself, by index
-	place        []int    // index by compact column; -1 for columns that are not numeric
-	standardized bool
-	mean, reach  []float64 // by index: values farther than reach from mean are outliers
+	m       *model.Linear // its Covariance determines which values are outliers
+	kept    []keptExample
+	columns []uint32
+	fields  []uint16 // fields by index, see model.Covariance
+	present model.FieldSet
+	row     event.Vec
 
-	x     []float64
-	parts model.ColumnRoles
-	has   model.FieldSet
+	x     []float64 // values of the last row that was read, by index
+	roles model.ColumnRoles
 }
 
-func newNumericRows(p *Presence, m model.Model, d *Data, most int) *numericRows {
-	v := &numericRows{Data: d, p: p, kinds: p.kinds(), place: make([]int, d.Columns())}
-	mode := m.About().Scaler.Mode
-	v.standardized = mode != "" && mode != model.StandardizeNone
-	var all []int
-	for i := range d.Rows() {
-		if d.Weight(i) > 0 {
-			all = append(all, i)
+func (p *Presence) newNumericRows(m *model.Linear, d *Data, most int) *numericRows {
+	v := &numericRows{Data: d, present: model.NewFieldSet(len(d.Schema.Fields))}
+	held, ones := make([]int, d.Columns()), make([]int, d.Columns())
+	for _, k := range p.kept {
+		if d.Weight(k.row) == 0 {
+			continue
 		}
-	}
-	v.rows = evenly(all, covarianceRows)
-	held := make([]int, d.Columns())
-	ones := make([]int, d.Columns())
-	for _, i := range v.rows {
-		row := d.Row(i)
+		v.kept = append(v.kept, k)
+		row := d.Row(k.row)
 		for j, c := range row.Index {
-			held[c]++
-			if row.At(j) == 1 {
+			if held[c]++; row.At(j) == 1 {
 				ones[c]++
 			}
 		}
 	}
-	first := firstFields(d.Schema.Fields)
-	for c := range v.place {
-		v.place[c] = -1
-		column := d.Column(c)
+	for c, column := range d.columns {
 		id := d.fields.of(column)
-		numeric := id == 0 && 10*held[c] >= 9*len(v.rows) && ones[c] < held[c]
+		numeric := id == 0 && 10*held[c] >= 9*len(v.kept) && ones[c] < held[c]
 		if id != 0 {
 			numeric = d.Schema.Fields[id].Kind == event.Numeric
+			id = uint16(slices.IndexFunc(d.Schema.Fields, func(f event.Field) bool { return f.Name == d.Schema.Fields[id].Name }))
 		}
 		if numeric && len(v.columns) < most {
-			v.place[c] = len(v.columns)
-			v.columns = append(v.columns, column)
-			v.own = append(v.own, id)
-			if id != 0 {
-				id = uint16(first[id])
-			}
-			v.fields = append(v.fields, id)
+			v.columns, v.fields = append(v.columns, column), append(v.fields, id)
 		}
 	}
-	v.x, v.parts = make([]float64, len(v.columns)), make(model.ColumnRoles, len(v.columns))
-	v.has = model.NewFieldSet(len(d.Schema.Fields))
+	missing := p.use.Review(&model.Missing{ColumnsCanBeMissing: d.Schema.ColumnsGoMissing()}, d.Schema.Fields)
+	v.m = m.WithMissing(missing)
+	n := len(v.columns)
+	first := impute.NewSums(n)
+	first.Weight = 1
+	for at := range n {
+		first.Squares[at*(n+1)] = 1e60 // no value is an outlier
+	}
+	v.m.Covariance = v.covariance(first)
 	return v
 }
 
-// firstFields returns, by field, the first field with its name.
-func firstFields(fields []event.Field) (out []int) {
-	first := map[string]int{}
-	for id, f := range fields {
-		if _, ok := first[f.Name]; !ok {
-			first[f.Name] = id
-		}
-		out = append(out, first[f.Name])
-	}
-	return out
-}
+func (v *numericRows) weight(i int) float64 { return v.Weight(v.kept[i].row) }
 
-// read sets x to the values of row i, by index of the column. It sets parts to the role of each column in that row:
-// observed or to impute. The result whole reports whether no value must be imputed.
+// read sets x to the values of kept example i, and roles to the role of each column: observed or to impute. The result
+// whole reports whether no value must be imputed.
 func (v *numericRows) read(i int) (whole bool) {
-	clear(v.has)
-	if len(v.p.rows.of) == v.Rows() {
-		v.has.Add(v.kinds[v.p.rows.of[i]].present)
-	}
-	clear(v.x)
-	for at, id := range v.own {
-		v.parts[at] = model.Observed
-		if id != 0 && !v.has.Has(id) || id == 0 && v.Schema.ColumnsGoMissing() {
-			v.parts[at] = model.Imputed
+	e := &v.kept[i].Example
+	v.m.Missing.CountMissing(v.Schema.Fields, e, v.present)
+	v.roles, _ = v.m.AllRoles(e, v.present, v.roles)
+	v.row = v.Vec(v.kept[i].row, v.row)
+	v.m.MarkOutliers(v.row, v.roles)
+	v.x = v.m.Covariance.Values(v.row, v.x)
+	whole = true
+	for at, role := range v.roles {
+		if role == model.Ignored {
+			v.roles[at] = model.Imputed
 		}
+		whole = whole && v.roles[at] == model.Observed
 	}
-	row := v.Row(i)
-	for j, c := range row.Index {
-		at := v.place[c]
-		if at < 0 {
-			continue
-		}
-		x := row.At(j)
-		v.x[at], v.parts[at] = x, model.Observed
-		if v.isOutlier(at, x) {
-			v.parts[at] = model.Imputed
-		}
-	}
-	return !slices.Contains(v.parts, model.Imputed)
+	return whole
 }
 
-func (v *numericRows) isOutlier(at int, x float64) bool {
-	return v.reach != nil && !(math.Abs(x-v.mean[at]) <= v.reach[at]) || v.standardized && model.IsOutlier(x)
-}
-
-// findOutliers sets reach, by index of the column. A value farther than reach from the mean is an outlier. The limit is
-// computed from the standard deviation of the values that are not yet classified as outliers.
-func (v *numericRows) findOutliers() {
-	for range 3 {
-		m := v.apart()
-		reach := make([]float64, len(v.columns))
-		for at := range reach {
-			reach[at] = model.ScalerClip * math.Sqrt(m.Squares[at*(len(reach)+1)])
-		}
-		v.mean, v.reach = m.Mean, reach
-	}
-}
-
-// apart returns the moments of the columns as if the columns were independent. The moments of a column are over the
-// rows that have a value in it.
-func (v *numericRows) apart() impute.Sums {
+// independent returns the covariance of the columns as if they were independent. The moments of a column are over the
+// rows that have a value in it that is no outlier.
+func (v *numericRows) independent() *model.Covariance {
 	n := len(v.columns)
-	weight, mean, squares := make([]float64, n), make([]float64, n), make([]float64, n)
-	for _, i := range v.rows {
+	of := make([]impute.Sums, n)
+	all := impute.NewSums(n)
+	all.Weight = 1
+	for at := range of {
+		of[at] = impute.NewSums(1)
+	}
+	for i := range v.kept {
 		v.read(i)
-		w := v.Weight(i)
-		for at, part := range v.parts {
-			if part == model.Observed {
-				weight[at] += w
-				off := v.x[at] - mean[at]
-				mean[at] += off * w / weight[at]
-				squares[at] += w * off * (v.x[at] - mean[at])
+		for at, role := range v.roles {
+			if role == model.Observed {
+				of[at].Add(v.weight(i), v.x[at:at+1])
 			}
 		}
 	}
-	m := impute.NewSums(n)
-	m.Weight, m.Mean = 1, mean
-	for at := range n {
-		if weight[at] > 0 {
-			m.Squares[at*(n+1)] = squares[at] / weight[at]
+	for at, s := range of {
+		if all.Mean[at] = s.Mean[0]; s.Weight > 0 {
+			all.Squares[at*(n+1)] = s.Squares[0] / s.Weight
 		}
 	}
-	return m
+	return v.covariance(all)
 }
 
 // covariance returns the covariance of the columns from sums over rows, or nil if the rows have no weight.

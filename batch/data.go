@@ -69,9 +69,6 @@ func (d *Data) Features() int {
 // Column returns the Schema's column of a compact column.
 func (d *Data) Column(c int) uint32 { return d.columns[c] }
 
-// Entries returns the number of stored entries.
-func (d *Data) Entries() int { return d.entries }
-
 // HasSplines reports whether the columns include spline columns.
 func (d *Data) HasSplines() bool { return d.splines != nil }
 

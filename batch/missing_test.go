@@ -54,7 +54,7 @@ func lackingEvents(n int, null, gone float64, seed uint64) (*event.Schema, []eve
 func trainLacking(t *testing.T, s *event.Schema, events []event.Example, mode model.Standardize, policy model.MissingPolicy, noise string) (*model.Linear, *Data, *Presence) {
 	t.Helper()
 	var b Builder
-	var p Presence
+	p := Presence{Sparse: true}
 	fit := Standardizer{Mode: mode}
 	for i := range events {
 		p.Add(&events[i])
@@ -86,39 +86,29 @@ func kill(e *event.Example, dead func(id uint16) bool) *event.Example {
 	return out
 }
 
-// TestMissingIsMeasuredAsPredicted checks that the losses by which policies are compared equal the losses of the
-// model's own predictions. The predictions are for the same events with the same deleted fields. The cases cover every
-// way in which the Scaler treats omitted fields.
-func TestMissingIsMeasuredAsPredicted(t *testing.T) {
-	for _, mode := range []model.Standardize{model.StandardizeAuto, model.StandardizeAll} {
-		s, events := lackingEvents(400, 0.1, 0.05, 1)
-		m, d, p := trainLacking(t, s, events, mode, model.MissingAuto, "none")
-		rule := *m.Missing
-		for _, r := range []model.MissingPolicy{model.MissingNone, model.MissingRescale, model.MissingImpute, model.MissingAuto} {
-			m.Missing = rule.Forced(r)
-			k := newMasker(p, m, d, m.Missing)
-			scaled, fallback := 0, 0 // numbers of events whose missing fields are not numeric
-			for i := range events {
-				lack := k.delete(i, mask{0.1 * float64(i%10), i})
-				scale := m.Missing.Scale(lack)
-				if scale != 1 {
-					scaled++
-				}
-				forecast := k.loss(i, scale)
-				if filled := m.Handling(&k.left).Policy() == model.MissingImpute; filled {
-					forecast = k.lossOf(i, m.ScoreMissing(k.x, &k.left, k.scores))
-				} else if r == model.MissingImpute && lack.Null > 0 {
-					fallback++
-				}
-				e := kill(&events[i], func(id uint16) bool { return k.dead[id] })
-				p := m.Probabilities(m.Score(e, make([]float64, 1)), make([]float64, 2))
-				answered := -math.Log(max(p[e.Label], 1e-15))
-				must.Require(t, math.Abs(forecast-answered) <= 1e-12*max(1, answered), "%s, %s, event %d: measured %v, answered %v", mode, r, i, forecast, answered)
-			}
-			must.True(t, r != model.MissingRescale || scaled >= 200, "only %d events were rescaled", scaled)
-			must.True(t, fallback <= 100, "%d events were not filled in", fallback)
-		}
+// TestKeptExamples checks that Presence keeps a bounded number of examples, evenly spread over a large training set, and
+// that they are copies.
+func TestKeptExamples(t *testing.T) {
+	s, events := correlated(5*presenceSample+1, 0.1, 0, 5)
+	var p Presence
+	for i := range events {
+		e := events[i]
+		p.Add(&e)
+		clear(e.Field)
 	}
+	must.True(t, len(p.kept) >= presenceSample && len(p.kept) <= 2*presenceSample, "%d of %d examples are kept", len(p.kept), len(events))
+	for i, k := range p.kept {
+		must.Require(t, k.row == i*p.every && !slices.Contains(k.Field, 0) && len(k.Field)+len(k.Missing) == 5, "example %d is that of row %d: %+v", i, k.row, k)
+	}
+	_, err := p.Observed(s)
+	must.True(t, err == nil && p.rows == len(events), "%d examples are counted: %v", p.rows, err)
+	// Without fields, only examples of a sparse format whose columns can be missing are kept.
+	for _, sparse := range []bool{false, true} {
+		p := Presence{Sparse: sparse}
+		p.Add(&event.Example{Features: event.Vec{Index: []uint32{1}, Value: []float64{2}}})
+		must.True(t, len(p.kept) == eventtest.Class(sparse), "sparse %v: %d examples are kept", sparse, len(p.kept))
+	}
+	must.True(t, DefaultConfig().SupportsSplines(), "logistic regression does not support splines")
 }
 
 // TestNoMissingPolicyWithoutNames checks that a model of events without named fields has no missing policy.
@@ -153,13 +143,11 @@ func TestMissingPolicyOfColumns(t *testing.T) {
 		}
 		events = append(events, e)
 	}
-	for _, c := range []struct {
-		noise string
-		bin   int // range in which most of the features are missing
-		want  model.MissingPolicy
-	}{{"none", 4, model.MissingImpute}, {"dropout:0.5", 3, model.MissingRescale}} {
-		m, _, _ := trainLacking(t, s, events, model.StandardizeAuto, model.MissingAuto, c.noise)
-		must.True(t, m.Missing.ColumnsCanBeMissing && len(m.Missing.Columns) == 6 && m.Missing.Policies[c.bin] == model.OnePolicy(c.want), "noise %s: %+v", c.noise, m.Missing)
+	// Weights that were learned with dropout are rescaled where much is missing; others never are.
+	for noise, rescales := range map[string]bool{"none": false, "dropout:0.5": true} {
+		m, _, _ := trainLacking(t, s, events, model.StandardizeAuto, model.MissingAuto, noise)
+		rescaled := slices.ContainsFunc(m.Missing.Policies[:], func(w model.PolicyWeights) bool { return w[1] > 0 })
+		must.True(t, m.Missing.ColumnsCanBeMissing && len(m.Missing.Columns) == 6 && m.Missing.Policies[3].Largest() == model.MissingImpute && rescaled == rescales, "noise %s: %+v", noise, m.Missing)
 		x := m.Standardized(&events[0], event.Vec{})
 		must.True(t, x.Len() == events[0].Features.Len(), "%d features of %d", x.Len(), events[0].Features.Len())
 		mean := m.Stats(m.Rows.Row(0))[model.StatCenter]
@@ -294,17 +282,12 @@ func TestImputationIsChosen(t *testing.T) {
 		}
 		wrong := map[model.MissingPolicy]int{}
 		for i := range fresh {
-			x := m.Standardized(&fresh[i], event.Vec{})
-			var field []uint16
-			if !sparse {
-				field = fresh[i].Field
-			}
 			dead := []bool{i%2 == 0, i%3 == 0, false, false, true}
 			var left event.Example
-			m.Delete(&fresh[i], x, field, dead, true, &left)
+			model.LossesOf(m, 0).Lose(model.LossDeclared, &fresh[i], 0, fresh[i].Features.Index, dead, &left)
 			for _, policy := range []model.MissingPolicy{model.MissingAuto, model.MissingNone, model.MissingRescale} {
 				as := m.WithMissing(m.Missing.Forced(policy))
-				if as.Predict(as.ScoreMissing(left.Features, &left, make([]float64, 1))) != fresh[i].Label {
+				if as.Predict(as.Score(&left, make([]float64, 1))) != fresh[i].Label {
 					wrong[policy]++
 				}
 			}
@@ -367,6 +350,9 @@ func TestExactIntervalCoversWhatIsMissing(t *testing.T) {
 				c := DefaultConfig()
 				c.Loss, c.L2 = lossName, 1
 				f := must.Get(Train(t.Context(), d, c))(t)
+				sums := must.Get(f.MeasureNumbers(d))(t)
+				within := sums.Within / sums.Asked
+				must.True(t, sums.Weight == 4000 && within > 0.86 && within < 0.94 && f.Model.Residual != nil, "%s: %.3f of %v training targets lie within their interval", lossName, within, sums.Weight)
 				m := f.Model.WithScaler(scaler)
 				m = m.WithCovariance(p.Covariance(m, d, 256))
 				m.Missing = p.Missing(m, d, policy)

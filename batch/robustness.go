@@ -210,20 +210,25 @@ func (w linear) forecastSampled(d measured, u *units, i int, deletions, cost []f
 		draw.again(row, first, u)
 		for j, c := range row.Index {
 			for q, p := range deletions {
-				if luckOf[j] < p {
+				value := 0.0 // of a missing feature
+				if luckOf[j] >= p {
+					if value = row.At(j); first[j] == j {
+						left[q]++
+					}
+				} else if d.silently && d.dead != nil {
+					value = d.dead[c]
+				}
+				if value == 0 {
 					continue
 				}
-				if first[j] == j {
-					left[q]++
-				}
 				for o := range k {
-					scores[q*k+o] += row.At(j) * w[o][c]
+					scores[q*k+o] += value * w[o][c]
 				}
 			}
 		}
 		for q := range deletions {
 			scale := d.scale(i)
-			if n := float64(features); n > 0 && left[q] < n {
+			if n := float64(features); n > 0 && left[q] < n && !d.silently {
 				fraction := 0.0
 				if scale, fraction = d.deleted(i, 1-left[q]/n); fraction > 0 {
 					fill(deletions[q], fraction/scale, scores[q*k:][:k])
@@ -284,43 +289,8 @@ func (d *dying) group(g int32) float64 {
 // silentRobustness is groupRobustness for features that fail silently. A dead number reads the value that Data.SetDead
 // has set. Other dead features are absent, and the surviving features keep their values.
 func (w linear) silentRobustness(d measured, u *units, deletions []float64, rest func(row int)) []float64 {
-	k := len(w)
-	return averageCost(d, deletions, rest, func(d measured, i int, deletions, cost []float64) {
-		row := d.Row(i)
-		first, _ := d.features(row)
-		whole, scores := make([]float64, k), make([]float64, k*len(deletions))
-		for o := range k {
-			whole[o] = w.intercept(d.Data, o)
-			for j, c := range row.Index {
-				whole[o] += row.At(j) * w[o][c]
-			}
-		}
-		draws := max(1, min(64, sampledMasks/d.Rows()))
-		draw := newDying(i, len(row.Index))
-		for range draws {
-			for q := range deletions {
-				copy(scores[q*k:][:k], whole)
-			}
-			draw.again(row, first, u)
-			for j, c := range row.Index {
-				by := row.At(j)
-				if d.dead != nil {
-					by -= d.dead[c]
-				}
-				for q, p := range deletions {
-					if draw.luck[j] >= p {
-						continue
-					}
-					for o := range k {
-						scores[q*k+o] -= by * w[o][c]
-					}
-				}
-			}
-			for q := range deletions {
-				cost[q] += d.cost(i, scores[q*k:][:k]) * (d.Weight(i) / float64(draws))
-			}
-		}
-	})
+	d.silently, d.covariance = true, nil
+	return w.groupRobustness(d, u, deletions, rest)
 }
 
 // interned has a value for each row. It stores equal values only once, because there are few distinct values.
@@ -354,6 +324,7 @@ type measured struct {
 	covariance *model.Covariance
 	place      []int
 	target     loss.Target // kind of target
+	silently   bool        // features fail silently, so that no missing policy applies
 }
 
 // cost returns the cost of a prediction for event i. For classification the cost is 1 if the prediction is wrong, else
@@ -416,7 +387,12 @@ func (m measured) answer(i int) model.MissingHandling {
 }
 
 // scale returns the factor by which the features of event i are multiplied.
-func (m measured) scale(i int) float64 { return m.answer(i).Scale }
+func (m measured) scale(i int) float64 {
+	if m.silently {
+		return 1
+	}
+	return m.answer(i).Scale
+}
 
 // deleted returns two values for event i after a fraction of its features was deleted. The result scale is the factor
 // of the remaining features. The result fill is the weight of imputation in the score.

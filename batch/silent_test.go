@@ -397,7 +397,6 @@ func TestDeadValues(t *testing.T) {
 	number := schema.AddField(event.Field{Name: "number", Kind: event.Numeric})
 	often := schema.AddField(event.Field{Name: "often", Kind: event.Numeric})
 	word := schema.AddField(event.Field{Name: "word", Kind: event.Categorical})
-	var g DeadValueReadings
 	var b Builder
 	for i := range 200 {
 		e := event.Example{Weight: 1}
@@ -422,37 +421,25 @@ func TestDeadValues(t *testing.T) {
 		if i%5 != 0 {
 			add(6, 2, 0) // present in 4 of 5 examples
 		}
-		g.Observe(&e, schema)
 		must.Do(t, b.Add(&e))
 	}
-	for _, c := range []struct {
-		column uint32
-		want   float64
-	}{
-		{1, 0}, {2, 3 * 0.995}, {3, 0}, {4, 2 * 0.995}, {5, 0}, {6, 0}, {9, 0},
-	} {
-		got := g.Value(c.column, schema)
-		must.True(t, math.Abs(got-c.want) <= 1e-12, "column %d: %v, want %v", c.column, got, c.want)
-	}
-	of := DeathsOf(b.Data(schema))
+	d := b.Data(schema)
 	want := []float64{0, 3 * 0.995, 2 * 0.995, 0}
-	for _, g := range []*DeadValueReadings{&g, of} {
-		dead := g.Numbers(schema)
-		must.Require(t, dead != nil && slices.Equal(dead.Columns, []uint32{1, 2, 4, 5}), "numbers are %+v", dead)
-		for i := range want {
-			must.True(t, math.Abs(dead.Reads[i]-want[i]) <= 1e-12, "%+v, want %v", dead, want)
-		}
+	dead := d.DeadValues()
+	must.Require(t, dead != nil && slices.Equal(dead.Columns, []uint32{1, 2, 4, 5}), "numbers are %+v", dead)
+	for i := range want {
+		must.True(t, math.Abs(dead.Reads[i]-want[i]) <= 1e-12, "%+v, want %v", dead, want)
 	}
-	dead := (&DeadValueReadings{}).Numbers(schema)
-	must.True(t, dead == nil, "no column reads %+v", dead)
+	none := (&Builder{}).Data(schema).DeadValues()
+	must.True(t, none == nil, "no column reads %+v", none)
 	schema.Absent = event.AbsentMissing
-	must.Equal(t, g.Value(5, schema), 2, "a column that is missing where it is left out reads")
+	reads, _ := d.DeadValues().Of(5)
+	must.Equal(t, reads, 2, "a column that is missing where it is left out reads")
 }
 
-// TestDeathsApply solves problems with the values of dead features. It checks that the solution minimizes the expected
-// loss over failures of the original events. The events have standardized readings, transforms, splines, and zeros that
-// are omitted from the record.
-func TestDeathsApply(t *testing.T) {
+// TestWithDead solves problems with the values of dead features. It checks that the solution minimizes the expected loss
+// over failures of the original events. The events have standardized readings, transforms and splines.
+func TestWithDead(t *testing.T) {
 	x, y := problems.Gaussian(41, 300, 4, false)
 	schema := event.NewSchema(20, []string{"-1", "1"}, 2)
 	var fields []uint16
@@ -473,7 +460,7 @@ func TestDeathsApply(t *testing.T) {
 			e.Missing = nil
 		}
 		if i != 17 {
-			add(3, row[2]+30, 0) // omitted in one example
+			add(3, row[2]+30, 0) // omitted in one example, where it cannot fail unless it is standardized
 		}
 		add(4, row[3], 0)
 		examples = append(examples, e)
@@ -492,13 +479,12 @@ func TestDeathsApply(t *testing.T) {
 		}
 		fit := Standardizer{Presence: true, Mode: c.mode}
 		var b Builder
-		var g DeadValueReadings
 		for i := range examples {
-			g.Observe(&examples[i], schema)
 			fit.Observe(&examples[i], schema)
 			must.Do(t, b.Add(&examples[i]))
 		}
 		d := b.Data(schema)
+		reads := d.DeadValues()
 		var scaler *model.Linear
 		if c.mode != model.StandardizeNone {
 			d, scaler = must.Get2(fit.Fit(d))(t)
@@ -514,14 +500,15 @@ func TestDeathsApply(t *testing.T) {
 			as := event.Example{Features: event.Vec{Index: e.Features.Index, Value: append([]float64(nil), e.Features.Value...)}}
 			for i, column := range as.Features.Index {
 				if dead[column] {
-					as.Features.Value[i] = g.Value(column, schema)
+					as.Features.Value[i], _ = reads.Of(column)
 				}
-			}
-			if dead[3] && len(as.Features.Index) < 4 && as.Features.Index[len(as.Features.Index)-2] != 3 { // column 3 is a 0 that was omitted
-				as.Features = event.Vec{Index: []uint32{1, 2, 3, 4}, Value: []float64{as.Features.Value[0], as.Features.Value[1], g.Value(3, schema), as.Features.Value[2]}}
 			}
 			if scaler == nil {
 				return as.Features
+			}
+			if dead[3] && len(as.Features.Index) < 4 && as.Features.Index[len(as.Features.Index)-2] != 3 { // column 3 is a 0 that was omitted
+				three, _ := reads.Of(3)
+				as.Features = event.Vec{Index: []uint32{1, 2, 3, 4}, Value: []float64{as.Features.Value[0], as.Features.Value[1], three, as.Features.Value[2]}}
 			}
 			return scaler.Standardized(&as, event.Vec{})
 		}
@@ -535,7 +522,14 @@ func TestDeathsApply(t *testing.T) {
 			}
 			d = b.Data(schema)
 		}
-		d = must.Get(g.Apply(d, scaler))(t)
+		d = must.Get(d.WithDead(func(column uint32) float64 {
+			if scaler != nil {
+				scaler.Dead = reads
+				return scaler.DeadStandardized(column)
+			}
+			x, _ := reads.Of(column)
+			return x
+		}))(t)
 		// Compare the mean squared error over all possible failures of a few examples, by enumeration and by the
 		// objective.
 		w := make([]float64, d.Columns()+1)
@@ -553,7 +547,7 @@ func TestDeathsApply(t *testing.T) {
 			want := 0.0
 			e := &examples[at]
 			columns := e.Features.Index
-			if at == 17 {
+			if at == 17 && scaler != nil {
 				columns = []uint32{1, 2, 3, 4}
 			}
 			for _, q := range n.Rates() {

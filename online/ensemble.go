@@ -58,7 +58,9 @@ func (x *ensemble) score(in *encode.Input, learns bool, to *scored) {
 }
 
 // corrects reports whether the correcting experts score events; learns is the argument of score.
-func (x *ensemble) corrects(learns bool) bool { return x.counts() || learns && x.knows() }
+func (x *ensemble) corrects(learns bool) bool {
+	return x.experts.Counts() || learns && x.experts.HasColumns()
+}
 
 // correct completes score after the noise levels have scored the event. It uses in only if corrects(learns) is true.
 func (x *ensemble) correct(in *encode.Input, learns bool, to *scored) {
@@ -82,14 +84,10 @@ func (x *ensemble) correctCopy(n *experts.Nested, copy int, corrects bool, to *s
 	x.experts.ScoreNested(n, copy, to.base, to.corrected())
 }
 
-// knows reports whether there are correcting experts with columns to learn from.
-func (x *ensemble) knows() bool { return x.experts.HasColumns() }
-
-// counts reports whether the correcting experts may have weight in predictions.
-func (x *ensemble) counts() bool { return x.experts.Counts() }
-
 // learns reports whether the correcting experts learn from the labeled event with this number.
-func (x *ensemble) learns(number uint64) bool { return x.counts() || x.knows() && learnsIdle(number) }
+func (x *ensemble) learns(number uint64) bool {
+	return x.experts.Counts() || x.experts.HasColumns() && learnsIdle(number)
+}
 
 // intercepts writes the scores of an event without features to components. of is the row of the intercepts. base is
 // scratch memory, by output.
@@ -99,7 +97,7 @@ func (x *ensemble) intercepts(of []float64, base, components []float64) {
 		n -= x.levels.Outputs
 	}
 	x.levels.PublishedIntercepts(of, components[:n])
-	if x.knows() { // also while the correcting experts rest, because components has earlier values
+	if x.experts.HasColumns() { // also while the correcting experts rest, because components has earlier values
 		x.mixture.Base(components, x.levels.Active(), base)
 		x.experts.Intercepts(components[n:])
 		c := x.experts.Base()
@@ -114,7 +112,7 @@ func (x *ensemble) intercepts(of []float64, base, components []float64) {
 func (x *ensemble) weightsOf(r int, room []float64) (levels []float64, own float64) {
 	all := x.mixture.Weights(r)
 	levels = append(room[:0], all[:len(x.levels.Noises)]...)
-	if !x.counts() {
+	if !x.experts.Counts() {
 		return levels, 0
 	}
 	own = all[len(all)-1]
@@ -182,7 +180,7 @@ func (x *ensemble) componentScores(s *scored, earlier []float64, components *[]f
 // have scored.
 func (x *ensemble) componentCount() int {
 	n := x.levels.Components()
-	if x.knows() {
+	if x.experts.HasColumns() {
 		n += x.experts.Size()
 	}
 	return n
@@ -246,10 +244,6 @@ func (x *ensemble) apply(number uint64) {
 	x.mixture.Correct(x.experts.Counts())
 }
 
-// rescaleTargets multiplies the weights of the correcting experts by factor and adds shift to their intercepts, because
-// the unit of regression targets has changed.
-func (x *ensemble) rescaleTargets(factor, shift float64) { x.experts.Rescale(factor, shift) }
-
 // grow increases the number of outputs of all experts. It returns the function that converts a row.
 func (x *ensemble) grow(outputs int) (fill func(to, from []float64)) {
 	fill = x.levels.Grow(outputs)
@@ -267,18 +261,12 @@ func (x *ensemble) regroup(from [][]int) (fill func(to, from []float64)) {
 	return fill
 }
 
-// forget multiplies the memory of the correcting experts by keep.
-func (x *ensemble) forget(keep float64) { x.experts.Forget(keep) }
-
 // startFresh resets the second-order expert and gives it its initial mixture weight.
 func (x *ensemble) startFresh() {
 	x.experts.StartFresh()
 	x.mixture.CorrectAgain()
 	x.mixture.Correct(x.experts.Counts())
 }
-
-// publish writes the correcting experts' own weights, without the base scores, to the rows.
-func (x *ensemble) publish(t *model.Table) { x.experts.Publish(t) }
 
 // alone returns mixture weights that are 1 for the correcting experts and 0 for the noise levels.
 func (x *ensemble) alone() []float64 {

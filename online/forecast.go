@@ -13,9 +13,6 @@ import (
 // ForecastPoints is the number of deletion rates of a Forecast.
 const ForecastPoints = mixture.Points
 
-// ForecastMissing returns the i-th deletion rate of a Forecast.
-func ForecastMissing(i int) float64 { return mixture.Missing(i) }
-
 // died is a copy of a labeled event in which features have died silently.
 type died struct {
 	event.Example

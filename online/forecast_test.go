@@ -14,6 +14,7 @@ import (
 	"blankout/internal/model"
 	"blankout/internal/must"
 	"blankout/online"
+	"blankout/online/mixture"
 	"blankout/online/rows"
 	"blankout/online/synthetic"
 )
@@ -70,13 +71,12 @@ func TestForecastAsMeasured(t *testing.T) {
 			miss, _ := measure(e, m.Score(e, scores))
 			whole += miss
 			var left event.Example
+			kind := model.LossDeclared
 			if c.silent {
-				model.LossesOf(m, 0).Lose(model.LossDead, e, 0, x.Index, dead, &left)
-				scores = m.Score(&left, scores)
-			} else {
-				m.Delete(e, x, field, dead, true, &left)
-				scores = m.ScoreMissing(left.Features, &left, scores)
+				kind = model.LossDead
 			}
+			model.LossesOf(m, 0).Lose(kind, e, 0, x.Index, dead, &left)
+			scores = m.Score(&left, scores)
 			miss, loss := measure(e, scores)
 			wrong, logLoss = wrong+miss, logLoss+loss
 		}
@@ -110,7 +110,7 @@ func TestForecast(t *testing.T) {
 					m = l.model()
 				}
 				for point := range actual {
-					d := online.ForecastMissing(point)
+					d := mixture.Missing(point)
 					kept := event.Example{}
 					for j, column := range e.Features.Index {
 						if r.Float64() >= d {
@@ -131,7 +131,7 @@ func TestForecast(t *testing.T) {
 		}
 		for point, want := range actual {
 			got := l.Report().Forecast.Declared[point].Error
-			must.True(t, math.Abs(got-want) <= within, "%d classes, %v missing: forecast %v, actual %v", classes, online.ForecastMissing(point), got, want)
+			must.True(t, math.Abs(got-want) <= within, "%d classes, %v missing: forecast %v, actual %v", classes, mixture.Missing(point), got, want)
 		}
 	}
 }

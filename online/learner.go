@@ -220,7 +220,9 @@ func (l *Learner) interval(p *Prediction) {
 }
 
 // mixes reports whether predictions mix several components.
-func (l *Learner) mixes() bool { return len(l.set.levels.Noises) > 1 || l.predictor.knows() }
+func (l *Learner) mixes() bool {
+	return len(l.set.levels.Noises) > 1 || l.predictor.experts.HasColumns()
+}
 
 // predict scores the current Input and writes the scores to p. If learns is true, experts without weight in predictions
 // also score. labeled is true if the cosines will learn the event.
@@ -346,7 +348,7 @@ func (l *Learner) class(e *event.Example, p, shown *Prediction, components []flo
 	seen.After, seen.Label, seen.Learned, seen.Likelihood = shown.Learned, e.Label, e.Weight*l.classes[e.Label], l.set.likelihood
 	seen.Loss, seen.Predicted, seen.Probability, seen.Score = j.LogLoss, j.Class, j.Probability, shown.Scores[min(e.Label, len(shown.Scores)-1)]
 	l.observe(e, seen, told)
-	p.Mislabeled = l.monitors.Mislabeled()
+	p.Mislabeled = l.monitors.Mislabeled.Latest()
 	output := l.outputs.rare.Output(e.Label)
 	by := &r.by
 	by.Outputs, by.Active, by.Label, by.Lose, by.Decision = l.levels.Outputs, l.levels.Active(), output, nil, p.Decision
@@ -504,7 +506,7 @@ func (l *Learner) act(asked *monitor.Request) {
 	}
 	if asked.Keep > 0 {
 		l.decay(asked.Keep)
-		l.predictor.forget(asked.Keep)
+		l.predictor.experts.Forget(asked.Keep)
 	}
 	if asked.Fresh {
 		l.predictor.startFresh()
@@ -540,10 +542,10 @@ func (l *Learner) Prefetch(e *event.Example) { l.encoder.Table.Prefetch(e.Featur
 // keepOld saves the models that are due. It discards all of them after the first pass over a finite data set.
 func (l *Learner) keepOld() {
 	if l.levels.Passed() {
-		l.monitors.Stop()
+		l.monitors.Older.Stop()
 		return
 	}
-	if t := l.encoder.Table; l.monitors.Learned(l.events, l.room.in.Features()/keepsOf(l.events), t.Len(), 8*t.Width()) {
-		l.monitors.Keep(l.events, l.kept())
+	if t := l.encoder.Table; l.monitors.Older.Learned(l.events, l.room.in.Features()/keepsOf(l.events), t.Len(), 8*t.Width()) {
+		l.monitors.Older.Freeze(l.events, l.kept())
 	}
 }

@@ -42,7 +42,7 @@ func (x *predictor) listed() (experts []model.Expert) {
 	for v, n := range x.levels.Noises {
 		experts = append(experts, model.Expert{Name: loss.ShortNoise(n.String()), Weight: x.mixture.Uncorrected(0)[v] / all})
 	}
-	if x.knows() {
+	if x.experts.HasColumns() {
 		experts = append(experts, x.experts.Published(x.mixture.Corrected(0))...)
 	}
 	if x.cosines.Basis() != nil {

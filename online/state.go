@@ -39,13 +39,13 @@ type Snapshot struct {
 
 // Snapshot returns the current state. It copies only the blocks of rows that were changed after the previous Snapshot.
 func (l *Learner) Snapshot() *Snapshot {
-	l.predictor.publish(l.encoder.Table)
+	l.predictor.experts.Publish(l.encoder.Table)
 	l.snapshot = l.encoder.Table.Snapshot(l.snapshot)
 	schema := l.encoder.Schema().View()
 	s := &Snapshot{
 		model: l.model(schema, l.snapshot), largest: l.predictor.mixture.Largest(0), state: l.encode(), refused: l.encodeRefused(), report: l.Report(), foreign: l.encoder.Scaling.OwnBasisColumns(), counted: l.counted().Clone(),
 	}
-	s.older, s.err = l.monitors.Blocks()
+	s.older, s.err = l.monitors.Older.EachBlock()
 	for v := range l.levels.Noises {
 		alone := make([]float64, len(l.levels.Noises))
 		alone[v] = 1
@@ -68,7 +68,7 @@ func (l *Learner) Model() *model.Linear {
 // kept returns a copy of the current model that will predict later events. The copy has no Schema, because those events
 // need the later Schema of the stream.
 func (l *Learner) kept() *model.Linear {
-	l.predictor.publish(l.encoder.Table)
+	l.predictor.experts.Publish(l.encoder.Table)
 	m := l.model(&event.Schema{}, l.encoder.Table)
 	m.Experts, m.Sets, m.Residual, m.Dead, m.Doubt = nil, nil, nil, nil, nil
 	return m.Compact()
@@ -156,21 +156,11 @@ func (s *Snapshot) EachBlock() (iter.Seq[event.Block], error) {
 	if err != nil {
 		return nil, err
 	}
-	return func(yield func(event.Block) bool) {
-		for _, b := range []event.Block{{Name: "learner", Data: s.state}, {Name: "refused", Data: s.refused}, {Name: "summary", Data: summary}, {Name: health.BlockHealth, Data: fields}} {
-			if !yield(b) {
-				return
-			}
-		}
-		if s.older != nil {
-			for b := range s.older {
-				if !yield(b) {
-					return
-				}
-			}
-		}
-		each(yield)
-	}, nil
+	blocks := []event.Block{{Name: "learner", Data: s.state}, {Name: "refused", Data: s.refused}, {Name: "summary", Data: summary}, {Name: health.BlockHealth, Data: fields}}
+	if s.older == nil {
+		return event.JoinBlocks(slices.Values(blocks), each), nil
+	}
+	return event.JoinBlocks(slices.Values(blocks), s.older, each), nil
 }
 
 // stateVersion is the version of the layout of the block "learner". If the layout changes, stateVersion must change.
@@ -258,7 +248,7 @@ func Restore(c Config, blocks []event.Block) (*Learner, error) {
 	if l.outputs.rare.Scores(l.levels.Outputs) != m.Outputs {
 		return nil, fmt.Errorf("restoring the learner: block learner: its outputs do not fit the model's")
 	}
-	if err := l.monitors.Restore(blocks, m.Outputs); err != nil {
+	if err := l.monitors.Older.Restore(blocks, m.Outputs); err != nil {
 		return nil, err
 	}
 	l.levels.Grouping.Restore(m.Rows)

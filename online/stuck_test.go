@@ -82,8 +82,8 @@ func TestStuckIsNullToMeasures(t *testing.T) {
 				x := m.Standardized(e, event.Vec{})
 				dead := make([]bool, len(x.Index))
 				dead[0] = true
-				m.Delete(e, x, m.Scaler.FieldsOf(e, x.Index, nil), dead, true, &left)
-				out = append(out, m.ScoreMissing(left.Features, &left, make([]float64, 2))...)
+				model.LossesOf(m, 0).Lose(model.LossDeclared, e, 0, x.Index, dead, &left)
+				out = append(out, m.Score(&left, make([]float64, 2))...)
 			}
 			return fmt.Sprint(out)
 		},

@@ -524,7 +524,7 @@ func (m *sensorsMethod) learn(ctx context.Context, set *sensorsSet, x sensorsSet
 		return l.Snapshot().Model().Compact(), err
 	}
 	var b batch.Builder
-	var presence batch.Presence
+	presence := batch.Presence{Sparse: true}
 	for i := range examples {
 		presence.Add(&examples[i])
 		if err := b.Add(&examples[i]); err != nil {

@@ -16,6 +16,7 @@ import (
 	"blankout/internal/model"
 	"blankout/internal/must"
 	"blankout/online"
+	"blankout/online/mixture"
 	"blankout/serve"
 	"blankout/stream"
 	"blankout/stream/record"
@@ -96,7 +97,7 @@ func TestServedAsForecast(t *testing.T) {
 			}
 			forecast, served := make([]float64, len(c.points)), make([]float64, len(c.points)) // means over the streams
 			check := func(what string, point int, forecast, served, most float64) {
-				said := fmt.Sprintf("%s, %.0f %% more missing: forecast %.2f %%, served %.2f %%", what, 100*online.ForecastMissing(point), forecast, served)
+				said := fmt.Sprintf("%s, %.0f %% more missing: forecast %.2f %%, served %.2f %%", what, 100*mixture.Missing(point), forecast, served)
 				t.Log(said)
 				must.True(t, math.Abs(served-forecast) <= most, "%v", said)
 			}
@@ -115,7 +116,7 @@ func TestServedAsForecast(t *testing.T) {
 				url := start(t, serve.DefaultConfig(), service)
 				metrics := runner.Status().Learner
 				for i, point := range c.points {
-					is := 100 * servedError(t, url, s, asked, online.ForecastMissing(point))
+					is := 100 * servedError(t, url, s, asked, mixture.Missing(point))
 					was := 100 * metrics.Forecast.Declared[point].Error
 					served[i] += is / float64(c.streams)
 					if forecast[i] += was / float64(c.streams); c.classes == 2 {

@@ -305,7 +305,7 @@ func (p *parquetLines) appendValue(to []byte, f parquet.Field, columns [][]parqu
 		switch logical.(type) {
 		case *format.ListType:
 			if len(inner) == 1 { // the structure list.element
-				return p.appendElements(to, fields[0], inner[0], columns, repetition, definition)
+				return p.appendElements(to, inner[0], columns, repetition, definition)
 			}
 		case *format.MapType:
 			if len(inner) == 2 && inner[0].Leaf() { // the structure key_value.key and .value
@@ -318,7 +318,7 @@ func (p *parquetLines) appendValue(to []byte, f parquet.Field, columns [][]parqu
 	return p.appendGroup(to, fields, columns, repetition, definition)
 }
 
-func (p *parquetLines) appendElements(to []byte, list, element parquet.Field, columns [][]parquet.Value, repetition, definition int) ([]byte, error) {
+func (p *parquetLines) appendElements(to []byte, element parquet.Field, columns [][]parquet.Value, repetition, definition int) ([]byte, error) {
 	if definition++; columns[0][0].DefinitionLevel() < definition {
 		return append(to, "[]"...), nil
 	}

@@ -44,9 +44,6 @@ func (h *Histogram) Merge(x *Histogram) {
 	h.total += x.total
 }
 
-// Count returns the sum of all counts.
-func (h *Histogram) Count() float64 { return h.total }
-
 // Limit returns a number that the next one exceeds with a probability of at most 1 - coverage, if the numbers are
 // exchangeable. It is infinite while there are too few numbers.
 func (h *Histogram) Limit(coverage float64) float64 {

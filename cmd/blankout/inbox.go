@@ -10,7 +10,6 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"blankout/checkpoint"
 	"blankout/config"
 	"blankout/internal/event"
 	"blankout/online"
@@ -46,7 +45,7 @@ func checkInbox(c *config.Config, o *runFlags) error {
 }
 
 // openInbox opens the log of events over HTTP, in the directory of the checkpoints, and makes it the source.
-func (s *service) openInbox(c *config.Config, reset bool, store *checkpoint.Store, acceptor *atomic.Pointer[serve.Acceptor], log *slog.Logger) error {
+func (s *service) openInbox(c *config.Config, reset bool, acceptor *atomic.Pointer[serve.Acceptor], log *slog.Logger) error {
 	o := inbox.Options{Log: log}
 	if p, ok := s.runner.Offsets.Lookup(inbox.Topic, 0); ok && !reset {
 		o.Learned = p.Next

@@ -148,6 +148,9 @@ func (o *predictFlags) openModel(p *program) (*served.Model, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.key != "" && read.Shards() == nil {
+		return nil, usageError{fmt.Errorf("--key %s: the model is not of several shards: leave it out", o.key)}
+	}
 	p.warnStale(read)
 	if err := forceMissing(read, policy); err != nil {
 		return nil, fmt.Errorf("%s: %w", o.model, err)
@@ -169,6 +172,28 @@ func (o *predictFlags) predictions() string {
 	return o.out
 }
 
+// schema returns the Schema under which the examples are read, the number of the model's classes, and the measures of
+// regression, which are nil for classification.
+func (o *predictFlags) schema(ctx context.Context, head *model.Head) (s *event.Schema, known int, numbers *numberMeasures, err error) {
+	o.data.regroup(head.Schema)
+	if !o.unlabeled {
+		if o.unlabeled, err = o.data.withoutLabel(ctx, head.Schema); err != nil {
+			return nil, 0, nil, err
+		}
+	}
+	o.data.record.Unlabeled = o.unlabeled
+	// Labels that are not classes of the model are added to the Schema as additional classes.
+	known, s = len(head.Schema.Classes), head.Schema.Clone()
+	s.MaxClasses = known + 2
+	if !loss.IsRegression(head.Loss) {
+		return s, known, nil, nil
+	}
+	// A model file of an earlier version may list regression targets as classes.
+	s.Target, s.Classes = head.Target(), nil
+	l, err := loss.Parse(head.Loss)
+	return s, 1, &numberMeasures{loss: l}, err
+}
+
 func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	read, err := o.openModel(p)
 	if err != nil {
@@ -177,31 +202,10 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	if read.Shards() != nil {
 		return p.predictWithShards(ctx, o, read)
 	}
-	if o.key != "" {
-		return usageError{fmt.Errorf("--key %s: the model is not of several shards: leave it out", o.key)}
-	}
 	head := read.Head
-	schema := head.Schema
-	o.data.regroup(schema)
-	if !o.unlabeled {
-		if o.unlabeled, err = o.data.withoutLabel(ctx, schema); err != nil {
-			return err
-		}
-	}
-	o.data.record.Unlabeled = o.unlabeled
-	// Labels that are not classes of the model are added to the Schema as additional classes.
-	known := len(schema.Classes)
-	schema = schema.Clone()
-	schema.MaxClasses = known + 2
-	var numbers *numberMeasures
-	if loss.IsRegression(head.Loss) {
-		l, err := loss.Parse(head.Loss)
-		if err != nil {
-			return err
-		}
-		numbers = &numberMeasures{loss: l}
-		// A model file of an earlier version may list regression targets as classes.
-		schema.Target, schema.Classes, known = head.Target(), nil, 1
+	schema, known, numbers, err := o.schema(ctx, head)
+	if err != nil {
+		return err
 	}
 	path := o.predictions()
 	out, err := p.create(path)
@@ -279,26 +283,27 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	unmetReport := unmet.report(schema)
 	p.warnOfUnseen(unmetReport, unmet.examples)
 	about := predicted{deletionReport: deleted.report(), Policies: policies, Unseen: unmetReport, Refused: o.data.tally.refused}
-	var all any
 	if numbers != nil {
-		all = struct {
+		return p.result(o.json, struct {
 			Examples int `json:"examples"`
 			measure.NumbersReport
 			predicted
-		}{seen.n, numbers.sums.Report(numbers.loss), about}
-	} else {
-		r := measures.Report()
-		p.printUnlabeled(&seen, o)
-		if text := r.WorseThanConstant(strings.HasPrefix(head.Loss, "logistic")); text != "" {
-			p.warn(text)
-		}
-		all = struct {
-			measure.ClassesReport
-			Classes []string `json:"classes"` // names of the rows and columns of the confusion
-			predicted
-		}{r, head.Schema.Classes, about}
+		}{seen.n, numbers.sums.Report(numbers.loss), about}, "reliability")
 	}
-	return p.result(o.json, all, "reliability")
+	p.printUnlabeled(&seen, o)
+	return p.classesResult(o, head, measures.Report(), about)
+}
+
+// classesResult prints the measures of a classification.
+func (p *program) classesResult(o *predictFlags, head *model.Head, r measure.ClassesReport, about predicted) error {
+	if text := r.WorseThanConstant(strings.HasPrefix(head.Loss, "logistic")); text != "" {
+		p.warn(text)
+	}
+	return p.result(o.json, struct {
+		measure.ClassesReport
+		Classes []string `json:"classes"` // names of the rows and columns of the confusion
+		predicted
+	}{r, head.Schema.Classes, about}, "reliability")
 }
 
 // predicted is the part of the JSON output of predict that classification and regression share.

@@ -180,7 +180,7 @@ func openService(ctx context.Context, c *config.Config, o runFlags, log *slog.Lo
 	var places atomic.Pointer[serve.Snapshots]
 	var acceptor atomic.Pointer[serve.Acceptor]
 	if c.HTTP.Address != "" && o.serves() {
-		if err := s.serve(c, store, model, &consuming, reports, &places, &acceptor, predictor, log); err != nil {
+		if err := s.serve(c, model, &consuming, reports, &places, &acceptor, predictor, log); err != nil {
 			return nil, err
 		}
 	}
@@ -198,7 +198,7 @@ func openService(ctx context.Context, c *config.Config, o runFlags, log *slog.Lo
 	case s.runner.Labels != nil:
 		open = func() error { return s.openJoined(ctx, c, o, &consuming, &asked, log) }
 	case learnsInbox(c, o.data):
-		open = func() error { return s.openInbox(c, o.reset, store, &acceptor, log) }
+		open = func() error { return s.openInbox(c, o.reset, &acceptor, log) }
 	case o.shard != nil && len(c.Kafka.Only) > 1:
 		open = func() error { return s.openOrdered(ctx, c, &consuming, log) }
 	}
@@ -335,7 +335,7 @@ func (s *service) openRunner(c *config.Config, o runFlags, store *checkpoint.Sto
 }
 
 // serve starts the HTTP server.
-func (s *service) serve(c *config.Config, store *checkpoint.Store, model func() *served.Model, consuming *atomic.Pointer[consumers], reports *serve.Reports, places *atomic.Pointer[serve.Snapshots], acceptor *atomic.Pointer[serve.Acceptor], predictor *predict.Predictor, log *slog.Logger) error {
+func (s *service) serve(c *config.Config, model func() *served.Model, consuming *atomic.Pointer[consumers], reports *serve.Reports, places *atomic.Pointer[serve.Snapshots], acceptor *atomic.Pointer[serve.Acceptor], predictor *predict.Predictor, log *slog.Logger) error {
 	shown := serve.Service{
 		Status: s.runner.Status,
 		Model:  model,

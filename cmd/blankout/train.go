@@ -43,10 +43,10 @@ type trainFlags struct {
 	influences  string
 	places      []place // origins of the examples, for influences
 	kernel      kernelFlags
-	covariance  int                     // largest number of numeric columns in the covariance
-	presence    batch.Presence          // presence of the fields in the examples, for --missing-policy
-	observed    bool                    // whether the noise is loss.ObservedNoise, whose rates are computed from the examples
-	deaths      batch.DeadValueReadings // readings that determine this value
+	covariance  int            // largest number of numeric columns in the covariance
+	presence    batch.Presence // presence of the fields in the examples, for --missing-policy
+	observed    bool           // whether the noise is loss.ObservedNoise, whose rates are computed from the examples
+	dead        *model.Dead    // values of dead numbers
 }
 
 func (p *program) train() *cobra.Command {
@@ -433,24 +433,13 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 	var scaler *model.Linear
 	b := batch.Builder{Threads: o.config.Threads}
 	if o.scaler != "" {
-		m, err := readModel(o.scaler)
-		if err != nil {
+		var err error
+		if scaler, err = o.readScaler(); err != nil {
 			return nil, nil, err
 		}
-		linear, ok := m.Model.(*model.Linear)
-		if !ok {
-			return nil, nil, usageError{fmt.Errorf("--scaler %s: a kernel model has no scaler: name a linear model", o.scaler)}
-		}
-		if err := o.data.resolve(m); err != nil {
-			return nil, nil, err
-		}
-		scaler, schema = linear, linear.Schema
-		b.Splines = linear.Scaler.Splines
-		if schema.Target != o.data.record.Target {
-			return nil, nil, usageError{fmt.Errorf("--scaler %s: its model is for %s, loss %s for %s", o.scaler, labelsOf(schema.Target), o.config.Loss, labelsOf(o.data.record.Target))}
-		}
-		o.data.regroup(schema)
+		schema, b.Splines = scaler.Schema, scaler.Scaler.Splines
 	}
+	o.presence.Sparse = o.covariance > 0 || schema.ColumnsGoMissing()
 	mode := model.Standardize(o.standardize)
 	var x event.Vec
 	fit := batch.Standardizer{Mode: mode, Transform: model.Transform(o.online.config.Transform), FieldTransform: map[string]model.Transform{}}
@@ -469,7 +458,6 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 		}
 		o.presence.Add(e)
 		if scaler != nil {
-			o.deaths.Observe(e, schema)
 			b.Fields(e)
 			x = scaler.Standardized(e, event.Vec{Index: x.Index[:0], Value: x.Value[:0]})
 			e.Features, x = x, e.Features
@@ -506,7 +494,7 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 	o.data.reading = data.reading
 	d := b.Data(schema)
 	if scaler == nil {
-		o.deaths = *batch.DeathsOf(d)
+		o.dead = d.DeadValues()
 		if len(schema.Classes) == 1 && event.IsZero(schema.Classes[0]) {
 			d = d.Unlabel()
 		}
@@ -515,15 +503,45 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 			if d, scaler, err = fit.Fit(d); err != nil {
 				return nil, nil, refusedError{err}
 			}
+			scaler.Dead = o.dead
 		}
+	} else {
+		o.dead = scaler.Dead
 	}
-	if o.silent() {
-		var err error
-		if d, err = o.deaths.Apply(d, scaler); err != nil {
-			return nil, nil, refusedError{err}
+	if !o.silent() {
+		return d, scaler, nil
+	}
+	d, err := d.WithDead(func(column uint32) float64 {
+		if scaler != nil {
+			return scaler.DeadStandardized(column)
 		}
+		reads, _ := o.dead.Of(column)
+		return reads
+	})
+	if err != nil {
+		return nil, nil, refusedError{err}
 	}
 	return d, scaler, nil
+}
+
+// readScaler reads the model of --scaler, with whose record settings the examples are read.
+func (o *trainFlags) readScaler() (*model.Linear, error) {
+	m, err := readModel(o.scaler)
+	if err != nil {
+		return nil, err
+	}
+	scaler, ok := m.Model.(*model.Linear)
+	if !ok {
+		return nil, usageError{fmt.Errorf("--scaler %s: a kernel model has no scaler: name a linear model", o.scaler)}
+	}
+	if err := o.data.resolve(m); err != nil {
+		return nil, err
+	}
+	if scaler.Schema.Target != o.data.record.Target {
+		return nil, usageError{fmt.Errorf("--scaler %s: its model is for %s, loss %s for %s", o.scaler, labelsOf(scaler.Schema.Target), o.config.Loss, labelsOf(o.data.record.Target))}
+	}
+	o.data.regroup(scaler.Schema)
+	return scaler, nil
 }
 
 // silent reports whether features fail silently under the noise.

@@ -92,7 +92,7 @@ func (o *trainFlags) trainLinear(ctx context.Context, d *batch.Data, scaler *mod
 	}
 	fit.Model = fit.Model.WithCovariance(o.presence.Covariance(fit.Model, d, o.covariance))
 	fit.Model.Missing = o.presence.Missing(fit.Model, d, model.MissingPolicy(o.online.config.MissingPolicy))
-	fit.Model.Dead = o.deaths.Numbers(d.Schema)
+	fit.Model.Dead = o.dead
 	if fit.Model.Residual != nil {
 		if r := o.presence.Residual(fit.Model, d); r != nil {
 			fit.Model.Residual = r

@@ -128,7 +128,7 @@ func newTPartition(t float64) *tPartition {
 	step := math.Log1p(tLimit) / tNodes
 	for i := range g.nodes {
 		u := math.Expm1(float64(i) * step)
-		h := g.solve(u, 0, 100)
+		h := g.solve(u, 100)
 		g.nodes[i].h = h
 		g.nodes[i].slope = -g.escort(u, h) * (1 + u) * step
 	}
@@ -136,11 +136,11 @@ func newTPartition(t float64) *tPartition {
 		u := math.Expm1((float64(i) + 0.5) * step)
 		// The error of a cubic Hermite interpolant is largest in the middle, to leading order. The bound is twice that
 		// error.
-		g.bound = max(g.bound, 2*math.Abs(g.lookUp(u)-g.solve(u, 0, 100)))
+		g.bound = max(g.bound, 2*math.Abs(g.lookUp(u)-g.solve(u, 100)))
 	}
 	// The second derivative at 0 has a closed form. The next two terms are fitted through two points where g' is still
 	// accurate to 14 digits.
-	exact := func(u float64) float64 { return g.slope(u, g.solve(u, 0, 100)) / u }
+	exact := func(u float64) float64 { return g.slope(u, g.solve(u, 100)) / u }
 	a := t * math.Exp2(-t-1)
 	s2 := tSeries * tSeries
 	r1, r2 := (exact(tSeries)-a)/s2, (exact(tSeries/math.Sqrt2)-a)/(s2/2)
@@ -153,9 +153,8 @@ func (g *tPartition) expT(x float64) float64 {
 	return Exp(-math.Log1p((g.t-1)*x) / (g.t - 1))
 }
 
-// solve runs at most n steps of Newton's method from h. If h is below the root, such as h = 0, the steps increase to
-// the root without passing it.
-func (g *tPartition) solve(u, h float64, n int) float64 {
+// solve runs at most n steps of Newton's method from 0. The steps increase to the root without passing it.
+func (g *tPartition) solve(u float64, n int) (h float64) {
 	for range n {
 		big, small := g.expT(h), g.expT(u+h)
 		phi := math.Expm1(-math.Log1p((g.t-1)*h)/(g.t-1)) + small
@@ -197,7 +196,7 @@ func (g *tPartition) at(u float64) tPoint {
 	if u < tLimit {
 		h = g.lookUp(u)
 	} else {
-		h = g.solve(u, 0, 3) // if h is tiny, the first step is nearly exact
+		h = g.solve(u, 3) // if h is tiny, the first step is nearly exact
 	}
 	lp, lq := math.Log1p((g.t-1)*h)/(g.t-1), math.Log1p((g.t-1)*(u+h))/(g.t-1)
 	less := math.Expm1(-lp)

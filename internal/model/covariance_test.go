@@ -337,7 +337,7 @@ func TestScoreImputedAndScaled(t *testing.T) {
 		fraction := []float64{1, 0.6, 0.1}[trial%3] // mixture weight of imputing
 		f, v = 0.5+scale*plain+fraction*(f-plain), fraction*fraction*v
 		a := MissingHandling{Weights: PolicyWeights{1 - fraction, 0, fraction}, Scale: scale, Roles: p}
-		got, want := two.outputs(e.Features, a, make([]float64, 2))[0], two.widen(f, v)
+		got, want := two.AnswerOutputs(e.Features, a, make([]float64, 2))[0], two.widen(f, v)
 		must.Require(t, math.Abs(got-want) <= 1e-9*max(1, math.Abs(want)), "trial %d: scaled by %v the score is %v, want %v", trial, scale, got, want)
 		if v == 0 {
 			continue
@@ -350,7 +350,7 @@ func TestScoreImputedAndScaled(t *testing.T) {
 		if told >= bottom && told <= top {
 			inside++
 		}
-		answered := chance(one.outputs(e.Features, a, make([]float64, 1))[0])
+		answered := chance(one.AnswerOutputs(e.Features, a, make([]float64, 1))[0])
 		must.Require(t, answered >= low && answered <= high, "trial %d: %v is answered, between %v and %v", trial, answered, low, high)
 	}
 	must.True(t, inside != 0 && inside <= 198, "in %d of 200 trials the answer lay within nine of ten cases: both should occur", inside)

@@ -74,7 +74,7 @@ func (m *Linear) Explain(e *event.Example, class int) Explanation {
 	x.Score += x.Intercept + x.Cosines
 	if a.Roles != nil {
 		score := 0.0
-		for k, f := range whole.outputs(m.Standardized(e, event.Vec{}), a, make([]float64, m.Outputs)) {
+		for k, f := range whole.AnswerOutputs(m.Standardized(e, event.Vec{}), a, make([]float64, m.Outputs)) {
 			score += side[k] * f
 		}
 		x.Imputed, x.Score = score-x.Score, score

@@ -92,22 +92,6 @@ func TestDeclare(t *testing.T) {
 	must.True(t, changed >= 1000, "%d events of 5,000 have a fault", changed)
 }
 
-// TestDeclareAfterDelete checks that Declare does not change the result of a deletion, because its values have been
-// replaced on purpose.
-func TestDeclareAfterDelete(t *testing.T) {
-	schema := event.NewSchema(8, []string{"a", "b"}, 2)
-	schema.AddField(event.Field{Name: "x", Kind: event.Numeric})
-	schema.AddField(event.Field{Name: "y", Kind: event.Numeric})
-	h := Head{Schema: schema, Faults: NewFaults([]StuckField{{1, 0}}, nil)}
-	e := &event.Example{Features: event.Vec{Index: []uint32{1, 2}, Value: []float64{7, 8}}, Field: []uint16{1, 2}}
-	left := event.Example{}
-	h.Delete(e, event.Vec{Index: []uint32{1, 2}, Value: []float64{0, 1}}, e.Field, []bool{false, true}, true, &left)
-	must.EqualSlices(t, h.MissingFields(&left), []string{"y"}, "missing")
-	e.Features.Value[0] = 0
-	h.Delete(e, event.Vec{Index: []uint32{2}, Value: []float64{1}}, []uint16{2}, []bool{false}, true, &left)
-	must.EqualSlices(t, h.MissingFields(&left), []string{"x"}, "missing")
-}
-
 // TestFaultsJSON checks that a Faults round-trips through JSON, and that an inconsistent Faults is an error.
 func TestFaultsJSON(t *testing.T) {
 	f := NewFaults([]StuckField{{2, 0.1}, {9, math.Copysign(0, -1)}}, []StuckField{{1, -999}, {2, 0}})

@@ -134,7 +134,7 @@ func (m *Linear) ScoreMissing(x event.Vec, e *event.Example, out []float64) []fl
 
 // scoreAnswer scores standardized features by the policy weights in a.
 func (m *Linear) scoreAnswer(x event.Vec, a MissingHandling, out []float64) []float64 {
-	return m.ClassScores(m.outputs(x, a, out))
+	return m.ClassScores(m.AnswerOutputs(x, a, out))
 }
 
 // MarkOutliers marks outliers in x as Ignored. roles is the ColumnRoles of a MissingHandling.
@@ -149,11 +149,6 @@ func (m *Linear) MarkOutliers(x event.Vec, roles ColumnRoles) {
 // AnswerOutputs writes the outputs for standardized features to out, by the policy weights in a. If there is one
 // output, or one output per class, the outputs are the scores.
 func (m *Linear) AnswerOutputs(x event.Vec, a MissingHandling, out []float64) []float64 {
-	return m.outputs(x, a, out)
-}
-
-// outputs writes the outputs from which scoreAnswer computes the scores.
-func (m *Linear) outputs(x event.Vec, a MissingHandling, out []float64) []float64 {
 	whole := m
 	m = m.At(a)
 	out = out[:m.Outputs]
@@ -179,7 +174,7 @@ func (m *Linear) outputs(x event.Vec, a MissingHandling, out []float64) []float6
 		out[k] = m.widen(out[k], a.imputedVariance(r.variance[k]))
 	}
 	if fill := a.Weights[3]; fill > 0 {
-		complete := whole.outputs(whole.completed(x, a.Roles), MissingHandling{Scale: 1}, make([]float64, len(out)))
+		complete := whole.AnswerOutputs(whole.completed(x, a.Roles), MissingHandling{Scale: 1}, make([]float64, len(out)))
 		for k, f := range complete {
 			out[k] += fill * (f - out[k])
 		}
@@ -219,10 +214,7 @@ func (m *Linear) completed(x event.Vec, roles ColumnRoles) event.Vec {
 // eachImputed calls f with the columns that are imputed, ascending, and their expected values.
 func (m *Linear) eachImputed(x event.Vec, roles ColumnRoles, f func(column uint32, value float64)) {
 	c := m.Covariance
-	values := make([]float64, len(c.Columns))
-	for place, value := range c.each(x) {
-		values[place] = value
-	}
+	values := c.Values(x, nil)
 	if fill := c.Imputation(roles); fill != nil {
 		fill.Expect(values)
 		for place, role := range roles {
@@ -281,7 +273,7 @@ func (m *Linear) chanceInterval(x event.Vec, a MissingHandling) (low, high float
 	var chances [3]float64
 	scores := []float64{f[0] - width, f[0] + width, at.widen(f[0], variance)}
 	if fill := a.Weights[3]; fill > 0 {
-		filled := m.outputs(m.completed(x, a.Roles), MissingHandling{Scale: 1}, []float64{0})[0]
+		filled := m.AnswerOutputs(m.completed(x, a.Roles), MissingHandling{Scale: 1}, []float64{0})[0]
 		for i, score := range scores {
 			scores[i] = score + fill*(filled-score)
 		}
@@ -296,6 +288,16 @@ func (m *Linear) chanceInterval(x event.Vec, a MissingHandling) (low, high float
 func (m *Linear) imputedWeightsOf(x event.Vec, p ColumnRoles) *imputedWeights {
 	m.MarkOutliers(x, p)
 	return m.imputedWeightsFor(p)
+}
+
+// Values returns the values of c's columns in x, 0 for those that x does not have. It reuses the memory of room.
+func (c *Covariance) Values(x event.Vec, room []float64) []float64 {
+	room = slices.Grow(room[:0], len(c.Columns))[:len(c.Columns)]
+	clear(room)
+	for place, value := range c.each(x) {
+		room[place] = value
+	}
+	return room
 }
 
 // each yields the indices in c and the values of the columns that x has.

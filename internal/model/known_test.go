@@ -116,9 +116,9 @@ func TestKnownColumns(t *testing.T) {
 		names := c.head.MissingFields(c.event)
 		must.True(t, scale == c.scale && policy == c.rule && slices.Equal(names, c.names), "%v: %v %q %q, want %+v", c.event.Features.Index, scale, policy, names, c)
 	}
-	deleted := func(h *Head, e *event.Example, field []uint16, dead []bool) float64 {
+	deleted := func(h *Head, e *event.Example, dead []bool) float64 {
 		var left event.Example
-		h.Delete(e, e.Features, field, dead, h.Schema.ColumnsGoMissing(), &left)
+		(&Losses{Fields: h.Schema.Fields}).Lose(LossDeclared, e, 0, e.Features.Index, dead, &left)
 		return h.Handling(&left).Scale
 	}
 	// Two of four features die, and one usual column is already absent.
@@ -130,16 +130,15 @@ func TestKnownColumns(t *testing.T) {
 		{head(true, rescale), 2.5}, // 2 present, 2 dead and 1 absent: (2 + 2 + 1) / 2
 		{head(true, half), 1.75},
 		{head(true, asIs), 1},
-		{head(false, rescale), 1},
 	} {
-		must.Equal(t, deleted(c.head, e, nil, dead), c.want, c.head.Missing)
+		must.Equal(t, deleted(c.head, e, dead), c.want, c.head.Missing)
 	}
 	// A named field is null once all of its features are deleted.
 	named := head(false, rescale)
 	named.Schema.AddField(event.Field{Name: "a", Kind: event.Numeric})
 	named.Schema.AddField(event.Field{Name: "b", Kind: event.Categorical})
 	e = &event.Example{Features: event.Vec{Index: []uint32{1, 2, 3}, Value: []float64{1, 1, 1}}, Field: []uint16{1, 2, 2}}
-	one, both := deleted(named, e, e.Field, []bool{false, true, false}), deleted(named, e, e.Field, []bool{false, true, true})
+	one, both := deleted(named, e, []bool{false, true, false}), deleted(named, e, []bool{false, true, true})
 	must.True(t, one == 1 && both == 2, "%v %v", one, both)
 }
 
@@ -164,7 +163,7 @@ func TestZeros(t *testing.T) {
 	x := h.AppendZeros(e, e.Features, event.Vec{})
 	must.True(t, slices.Equal(x.Index, []uint32{2, 3, 4, 5}) && slices.Equal(x.Value, []float64{0, e.Features.Value[0], e.Features.Value[1], 0}), "%+v", x)
 	var left event.Example
-	h.Delete(e, x, nil, []bool{true, false, true, false}, true, &left)
+	(&Losses{Fields: s.Fields}).Lose(LossDeclared, e, 0, x.Index, []bool{true, false, true, false}, &left)
 	k := h.CountMissing(&left)
 	must.True(t, k == (MissingCount{Null: 2, Absent: 1, Named: 2}) && slices.Equal(left.MissingColumns, []uint32{2, 4}), "%+v, %v", k, left.MissingColumns)
 	// A column in Zeros never becomes usual.

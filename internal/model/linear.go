@@ -268,20 +268,14 @@ func (m *Linear) EachBlock() (iter.Seq[event.Block], error) {
 	if err != nil {
 		return nil, fmt.Errorf("encoding the model: %w", err)
 	}
-	return func(yield func(event.Block) bool) {
-		for _, b := range append([]event.Block{{Name: "model", Data: head}}, m.Schema.Names.Blocks()...) {
-			if !yield(b) {
-				return
-			}
-		}
-		if m.Covariance != nil && !yield(m.Covariance.Block()) {
-			return
-		}
-		if m.Cosines != nil && !yield(m.Cosines.block()) {
-			return
-		}
-		m.Rows.EachBlock()(yield)
-	}, nil
+	blocks := append([]event.Block{{Name: "model", Data: head}}, m.Schema.Names.Blocks()...)
+	if m.Covariance != nil {
+		blocks = append(blocks, m.Covariance.Block())
+	}
+	if m.Cosines != nil {
+		blocks = append(blocks, m.Cosines.block())
+	}
+	return event.JoinBlocks(slices.Values(blocks), m.Rows.EachBlock()), nil
 }
 
 // ReadLinear reads a Linear from the blocks of a model file or a learner's checkpoint. It ignores unknown blocks.

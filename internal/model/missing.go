@@ -531,41 +531,6 @@ func (h *Head) AllRoles(e *event.Example, present FieldSet, room ColumnRoles) (r
 	return roles, some
 }
 
-// Delete sets left to the rest of an event after some of its features have died. left also lists the fields that are
-// then missing. x has the standardized features of the event, field has their fields (see Example.FieldsOf), and dead
-// marks the dead features. A field that has lost all its features is null. Features of a sparse text format are missing
-// only if declared is set. Delete reuses the memory of left.
-func (h *Head) Delete(e *event.Example, x event.Vec, field []uint16, dead []bool, declared bool, left *event.Example) {
-	e = h.declared(e)
-	left.Field, left.Missing, left.MissingColumns, left.Declared = left.Field[:0], append(left.Missing[:0], e.Missing...), left.MissingColumns[:0], true
-	kept, sparse := &left.Features, e.IsSparse(h.Schema.Fields)
-	kept.Index, kept.Value = kept.Index[:0], kept.Value[:0]
-	for i, column := range x.Index {
-		id := uint16(0)
-		if field != nil {
-			id = field[i]
-		}
-		switch {
-		case !dead[i]:
-			left.Field = append(left.Field, id)
-			kept.Index, kept.Value = append(kept.Index, column), append(kept.Value, x.Value[i])
-		case (id == 0 || sparse) && declared:
-			left.MissingColumns = append(left.MissingColumns, column)
-		case id != 0 && !sparse:
-			left.Missing = append(left.Missing, id)
-		}
-	}
-	slices.Sort(left.Missing)
-	left.Missing = slices.DeleteFunc(slices.Compact(left.Missing), func(id uint16) bool {
-		return int(id) < len(h.Schema.Fields) && h.Schema.Fields[id].Kind == event.Cross || slices.Contains(left.Field, id)
-	})
-	if field == nil {
-		left.Field = nil
-	} else if left.Field == nil {
-		left.Field = []uint16{}
-	}
-}
-
 // CountMissing is Missing.CountMissing for an event under h's Schema. It always counts the present fields.
 func (h *Head) CountMissing(e *event.Example) MissingCount {
 	e = h.declared(e)

@@ -48,9 +48,6 @@ func (c *Predictor) grown(k int) *class {
 	return &c.classes[k]
 }
 
-// Classes returns the number of classes.
-func (c *Predictor) Classes() int { return len(c.classes) }
-
 // at returns the scores of class k in a range, and adds empty scores if the range is new.
 func (k *class) at(r int, miss float64) *scores {
 	if k.ranges[r] == nil {

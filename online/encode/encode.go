@@ -360,7 +360,7 @@ func (n *Encoder) Review() *Review {
 	move := func(row []float64, ratio, shift float64) {
 		r.Moves = append(r.Moves, Move{Row: row, Ratio: ratio, Shift: shift, Keep: 1})
 	}
-	n.Scaling.Read.Reviewed = false
+	n.Scaling.Reviewed = false
 	if n.due {
 		r.Removed = n.Scaling.Review(n.Fields.Missing.Columns, n.Table.Touch, move)
 	}
@@ -368,7 +368,7 @@ func (n *Encoder) Review() *Review {
 		r.Removed = append(r.Removed, n.Scaling.TurnCounts(n.Table.Touch, move)...)
 	}
 	n.due, n.turns = false, false
-	r.Some = n.Scaling.Read.Reviewed
+	r.Some = n.Scaling.Reviewed
 	return r
 }
 

@@ -36,7 +36,7 @@ func gatherAll(f *Gatherer, rows [][]float64) {
 	for i, x := range rows {
 		var read scaling.Read
 		for i, x := range x {
-			read.Note(uint32(i+1), event.Numeric, uint16(i+1), x, x)
+			read.Values = append(read.Values, scaling.Value{Column: uint32(i + 1), Field: uint16(i + 1), X: x, Raw: x})
 		}
 		f.Follow(&read, true, uint64(i), 1, fields, nil)
 	}
@@ -167,11 +167,10 @@ func TestZeros(t *testing.T) {
 	const events = 4000
 	for i := range events {
 		var read scaling.Read
-		read.Note(1, event.Sparse, 0, r.NormFloat64(), 0)
+		read.Values = append(read.Values, scaling.Value{Column: 1, X: r.NormFloat64()})
 		if x := r.Float64(); r.IntN(2) == 0 {
-			read.NoteSpread(2, x, x)
+			read.Spread = append(read.Spread, scaling.Value{Column: 2, X: x}, scaling.Value{Column: 5, X: -x})
 			sum[0], squares[0] = sum[0]+x, squares[0]+x*x
-			read.NoteSpread(5, -x, -x)
 			sum[1], squares[1] = sum[1]-x, squares[1]+x*x
 		}
 		f.Follow(&read, true, uint64(i), 1, fields, zeros)

@@ -29,8 +29,8 @@ type Mask struct {
 }
 
 // Draw draws the mask with this number. If groups is not nil, whole groups are removed, otherwise each feature
-// independently. named reports whether the event has features that can be declared missing.
-func (m *Mask) Draw(x Features, number uint64, groups *model.Grouping) (named bool) {
+// independently.
+func (m *Mask) Draw(x Features, number uint64, groups *model.Grouping) {
 	fields := x.Schema.Fields
 	point := func(key uint64) int8 {
 		var r rand.PCG
@@ -86,7 +86,6 @@ func (m *Mask) Draw(x Features, number uint64, groups *model.Grouping) (named bo
 			m.dies[id] = at
 			m.die(at)
 		}
-		named = named || x.Sparse || id != 0 && fields[id].Kind.Named()
 	}
 	for _, id := range x.Field {
 		if int(id) < len(m.dies) {
@@ -96,7 +95,6 @@ func (m *Mask) Draw(x Features, number uint64, groups *model.Grouping) (named bo
 	for point := 1; point < Points; point++ {
 		m.Dead[point] += m.Dead[point-1]
 	}
-	return named
 }
 
 // die counts a field that is present up to the point last.

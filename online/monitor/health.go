@@ -66,7 +66,7 @@ func (m *Monitors) Restored(on []readings.Run) {
 // Alarms returns all alarms so far. Its field Latest holds the field alarms that were raised or ended after the first
 // n.
 func (m *Monitors) Alarms(n uint64) Alarms {
-	a := Alarms{Mislabeled: m.mislabeled.Count, Drift: m.drift.Detector.Report(), Fields: m.fieldHealth.Raised()}
+	a := Alarms{Mislabeled: m.Mislabeled.Count, Drift: m.drift.Detector.Report(), Fields: m.fieldHealth.Raised()}
 	a.Latest, a.Changes = m.fieldHealth.Changes(n, m.fieldHealth.schema.Fields)
 	return a
 }

@@ -20,10 +20,6 @@ func (s *mislabeled) Observe(e *Event) *Request {
 	return nil
 }
 
-// Mislabeled returns the latest event if its label is probably wrong, else nil. The result is valid until the next
-// event.
-func (m *Monitors) Mislabeled() *health.MislabeledEvent { return m.mislabeled.Latest() }
-
 func (s *mislabeled) State(c *coder.Coder) { c.Uint(&s.Count) }
 
 func (s *mislabeled) Report(r *Report) { r.Mislabeled = s.Count }

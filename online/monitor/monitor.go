@@ -69,9 +69,9 @@ type Monitors struct {
 	positive    positive
 	fieldHealth fieldHealth
 	sets        sets
-	stale       olderWeights
+	Older       olderWeights // losses of older weights
 	loss        loss.Loss
-	mislabeled  mislabeled
+	Mislabeled  mislabeled // events whose label is probably wrong
 	texts       health.Texts
 	list        []Monitor
 }
@@ -125,14 +125,14 @@ type Settings struct {
 
 // New returns the Monitors of a new stream.
 func New(s Settings) *Monitors {
-	m := &Monitors{loss: s.Loss, drift: newDrift(s), fieldHealth: newHealth(s), sets: newSets(s), mislabeled: mislabeled{below: s.MislabeledBelow}}
+	m := &Monitors{loss: s.Loss, drift: newDrift(s), fieldHealth: newHealth(s), sets: newSets(s), Mislabeled: mislabeled{below: s.MislabeledBelow}}
 	m.link = newLink(s)
-	m.stale = olderWeights{schema: s.Schema, measures: &m.Measures.Measures}
+	m.Older = olderWeights{schema: s.Schema, measures: &m.Measures.Measures}
 	m.positive = newPositive(s, &m.Measures.Measures)
 	if s.Target != loss.Sign {
 		m.Measures.Numbers = &health.Numbers{Loss: s.Loss}
 	}
-	m.list = []Monitor{&m.stale, &m.Measures, &m.positive, &m.drift, &m.link, &m.sets, &m.mislabeled, &m.fieldHealth}
+	m.list = []Monitor{&m.Older, &m.Measures, &m.positive, &m.drift, &m.link, &m.sets, &m.Mislabeled, &m.fieldHealth}
 	return m
 }
 
@@ -148,7 +148,7 @@ func (m *Monitors) SetOutputs(outputs int, shared bool) {
 
 // Follow replaces the Schema by a later version.
 func (m *Monitors) Follow(s *event.Schema) {
-	m.positive.schema, m.fieldHealth.schema, m.sets.schema, m.stale.schema = s, s, s, s
+	m.positive.schema, m.fieldHealth.schema, m.sets.schema, m.Older.schema = s, s, s, s
 }
 
 // Decision returns the rule by which scores become a class.
@@ -160,7 +160,7 @@ func (m *Monitors) Decision() model.Decision {
 func (m *Monitors) Publish(h *model.Head) {
 	d := m.Decision()
 	h.Link, h.Threshold, h.Positive, h.Sets = d.Link, d.Threshold, m.positive.published(), m.sets.Sets()
-	h.Stale = m.stale.warning(m.loss)
+	h.Stale = m.Older.warning(m.loss)
 }
 
 // Observe passes an event to all monitors. It returns their combined request, or nil if there is none.

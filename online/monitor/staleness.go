@@ -3,7 +3,6 @@ package monitor
 // This file measures the loss of predictions by older weights (staleness).
 
 import (
-	"iter"
 	"math"
 	"slices"
 	"strings"
@@ -116,30 +115,8 @@ func (s *olderWeights) constant(e *Event) (x staleness.Lost) {
 	return x
 }
 
-// Learned records that the event with this number has been learned. features is the number of the event's features,
-// rows is the number of the model's rows, and bytes is their size. If the result is true, the caller must call Keep
-// with the current model.
-func (m *Monitors) Learned(number uint64, features, rows, bytes int) bool {
-	return m.stale.Learned(number, features, rows, bytes)
-}
-
-// Keep stores a model that has learned the given number of events. Its predictions of later events are then measured.
-// The model needs no Schema.
-func (m *Monitors) Keep(number uint64, of *model.Linear) { m.stale.Freeze(number, of) }
-
-// Stop discards all older models and ends the measurement.
-func (m *Monitors) Stop() { m.stale.Stop() }
-
 // State does nothing, because the older models have their own checkpoint blocks.
 func (s *olderWeights) State(*coder.Coder) {}
-
-// Blocks returns the older models as encoded blocks.
-func (m *Monitors) Blocks() (iter.Seq[event.Block], error) { return m.stale.EachBlock() }
-
-// Restore decodes the older models in blocks. A model may have at most the given number of outputs.
-func (m *Monitors) Restore(blocks []event.Block, outputs int) error {
-	return m.stale.Stale.Restore(blocks, outputs)
-}
 
 func (s *olderWeights) Report(r *Report) { r.ByAge = s.Stale.Report(s.measures.Numbers != nil) }
 

@@ -21,7 +21,7 @@ type Counted struct {
 // Counted returns the current counts.
 func (m *Monitors) Counted() Counted {
 	c := Counted{counts: &health.Counts{Measures: m.Measures.Measures, Baselines: m.Measures.Baselines, Prior: m.Measures.Prior, Refused: m.Refused}, texts: &m.texts, start: m.fieldHealth.Start()}
-	if text := m.stale.warning(m.loss); text != "" {
+	if text := m.Older.warning(m.loss); text != "" {
 		c.Others = append(c.Others, health.Warning{Kind: health.WarnStale, Text: text})
 	}
 	for _, text := range m.sets.TooLow() {

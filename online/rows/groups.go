@@ -105,9 +105,6 @@ func (g *Groups) SetRates(n loss.GroupDropout) {
 	}
 }
 
-// Follow replaces the Schema by a later version.
-func (g *Groups) Follow(s *event.Schema) { g.grouping.Follow(s) }
-
 // groupOdds holds the odds r_g of a noise with a separate rate for each group.
 type groupOdds struct {
 	noise loss.GroupDropout

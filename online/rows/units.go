@@ -271,12 +271,3 @@ func (g *arrangement) move() {
 		}
 	}
 }
-
-// Splines yields the range of rows of each number that has a spline.
-func (g *arrangement) Splines(yield func(from, to int) bool) {
-	for _, p := range g.parts {
-		if p.kind == splined && !yield(p.from, p.to) {
-			return
-		}
-	}
-}

@@ -175,7 +175,7 @@ func (s *Scaling) Review(usual []uint32, row func(column uint32) []float64, move
 	if s.Events > denseEvents {
 		return gone
 	}
-	s.Read.Reviewed = true
+	s.Reviewed = true
 	table := s.Scaler.Mode == model.StandardizeAuto && s.isTable()
 	centers := table || s.Scaler.Mode != model.StandardizeAuto || s.Scaler.Unfilled || s.isNarrow()
 	for i, column := range s.candidates {

@@ -27,7 +27,7 @@ type Scaling struct {
 	transforms []model.Transform
 	// The columns and values of an event, with its absent dense columns and its presence columns added.
 	WithDense event.Vec
-	Read      Read // numeric values of the current event
+	Reviewed  bool // the last Review has recomputed the list of numeric columns
 }
 
 // Settings select what a Scaling must determine.
@@ -184,21 +184,16 @@ func (s *Scaling) Misfit() bool {
 // Read holds the numeric values of an event and changes of columns. The order of processing is: changes of scales, then
 // standardized values, then columns that are no longer numeric.
 type Read struct {
-	Notes    bool // requests values
-	Follows  bool // requests changes of scales
-	Moved    []Moved
-	Values   []Value
-	Spread   []Value // values of columns that are 0 if absent, if columns can be missing
-	Reviewed bool    // the list of numeric columns was recomputed
-	Removed  []uint32
+	Moved   []Moved
+	Values  []Value
+	Spread  []Value // values of columns that are 0 if absent, if columns can be missing
+	Removed []uint32
 }
 
 // Moved is a change of a column's center and scale in effect.
 type Moved struct {
 	Column  uint32
 	Was, Is model.Standardization
-	X       float64 // the event's value before the change
-	Move            // the resulting change of the weights
 }
 
 // Value is a numeric value of an event.
@@ -211,29 +206,5 @@ type Value struct {
 
 // Clear removes all values and changes, before the next event.
 func (r *Read) Clear() {
-	r.Moved, r.Values, r.Spread, r.Removed, r.Reviewed = r.Moved[:0], r.Values[:0], r.Spread[:0], r.Removed[:0], false
-}
-
-// Note records a value.
-func (r *Read) Note(column uint32, kind event.Kind, field uint16, x, raw float64) {
-	if kind != event.Numeric {
-		field = 0
-	}
-	r.Values = append(r.Values, Value{column, field, x, raw})
-}
-
-// NoteSpread records a value of a column that is 0 if absent.
-func (r *Read) NoteSpread(column uint32, x, raw float64) {
-	r.Spread = append(r.Spread, Value{column, 0, x, raw})
-}
-
-// Follow records a change of a column's center and scale, if Follows is set.
-func (s *Scaling) Follow(m Moved, center, inverse float64, stats []float64) {
-	if !s.Read.Follows {
-		return
-	}
-	var was [model.ScalerWidth]float64
-	was[model.StatCenter], was[model.StatInverse] = center, inverse
-	m.Was, m.Is = s.Scaler.Standardization(was[:]), s.Scaler.Standardization(stats)
-	s.Read.Moved = append(s.Read.Moved, m)
+	r.Moved, r.Values, r.Spread, r.Removed = r.Moved[:0], r.Values[:0], r.Spread[:0], r.Removed[:0]
 }

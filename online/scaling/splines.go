@@ -168,11 +168,6 @@ func (s *Scaling) FindKnots(rows int, values func() []uint16) (found bool) {
 	return true
 }
 
-// Learned reports whether there are presence columns.
-func (s *Scaling) Learned() bool {
-	return slices.ContainsFunc(s.Scaler.Splines.Knots, model.IsPresence)
-}
-
 // OwnBasisColumns returns a function that reports whether a column is a spline column that only the second-order expert
 // learns. The function describes the current columns, and its results do not change when the Scaling changes later.
 func (s *Scaling) OwnBasisColumns() func(column uint32) bool {

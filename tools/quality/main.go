@@ -258,8 +258,8 @@ func knownError(m *model.Linear, s *set, d float64) float64 {
 		e := s.examples[i]
 		x := m.AppendZeros(&e, m.Standardized(&e, event.Vec{}), event.Vec{})
 		dead = corrupt.Dead(x.Index, nil, i, 0, dead)
-		m.Delete(&e, x, nil, dead, true, &left)
-		if m.Head.Predict(m.ScoreMissing(left.Features, &left, scores)) != e.Label {
+		model.LossesOf(m, 0).Lose(model.LossDeclared, &e, 0, x.Index, dead, &left)
+		if m.Head.Predict(m.Score(&left, scores)) != e.Label {
 			wrong++
 		}
 	}

@@ -134,9 +134,8 @@ func shape(width, n int) []int {
 }
 
 // input declares an input: n rows of the given width.
-func (g *graph) input(name string, t elementType, width int) string {
+func (g *graph) input(name string, t elementType, width int) {
 	g.inputs = append(g.inputs, value(name, t, width))
-	return name
 }
 
 // output declares an output: n rows of the given width, or n elements for width 0.
