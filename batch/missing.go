@@ -1,10 +1,9 @@
 package batch
 
-// This file mixes the missing policies of a batch model by their losses on training examples with missing fields, as the
-// online learner does. If too few have missing fields, it deletes fields at random.
+// This file chooses the missing policy of a batch model. It compares the log-loss under each policy on training examples
+// with missing fields, as the online learner does. If too few have missing fields, it deletes fields at random.
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -21,6 +20,9 @@ const (
 	presenceSample = 4000
 	// maskedSample is the largest number of examples from which fields are deleted.
 	maskedSample = 2000
+	// missingOwn is the number of kept examples with missing fields that are required for each range of missing
+	// fractions. If there are fewer, fields are deleted at random.
+	missingOwn = 100
 )
 
 // maskPoints are the points of masks (mixture.Mask) at which policies are compared: one for each range of missing
@@ -70,11 +72,11 @@ func (p *Presence) Add(e *event.Example) {
 }
 
 // Missing returns the policies with which m, trained on d, predicts events with missing fields. These are the given
-// policy or, for MissingAuto, a mixture for each range of the missing fraction. It returns nil if no event can miss a
-// field and m has no Covariance whose columns a caller may declare missing.
+// policy or, for MissingAuto, the best policy for each range of the missing fraction. It returns nil if no event can
+// miss a field and m has no Covariance whose columns a caller may declare missing.
 //
-// The mixture follows the log-loss of each policy or, for regression, the loss without noise. Regression models are never
-// rescaled.
+// The best policy has the lowest log-loss or, for regression, the lowest loss without noise. Regression models are
+// never rescaled.
 func (p *Presence) Missing(m model.Model, d *Data, policy model.MissingPolicy) *model.Missing {
 	fields := d.Schema.Fields
 	policies := model.DefaultMissingPolicies()
@@ -105,7 +107,7 @@ func (p *Presence) Missing(m model.Model, d *Data, policy model.MissingPolicy) *
 		return missing.Forced(policy)
 	}
 	t := newMasker(m, d, missing)
-	return missing.WithPolicies(t.mix(p.kept))
+	return missing.WithPolicies(t.better(p.kept))
 }
 
 // Observed returns loss.ObservedNoise: the groups with the fraction of examples in which each is missing. It returns
@@ -176,13 +178,13 @@ func (t *masker) lose(e *event.Example, point int8) (bin int, ok bool) {
 }
 
 // losses returns the losses of the example in left, which is in the given row, under each of the missingPolicies: the
-// log-loss or, for regression, the loss of the model. They are NaN for a policy that is not available.
+// log-loss or, for regression, the loss of the model.
 func (t *masker) losses(row int) (losses [len(missingPolicies)]float64) {
 	h := t.m.About()
 	t.x = t.m.Standardized(&t.left, event.Vec{Index: t.x.Index[:0], Value: t.x.Value[:0]})
 	for i, policy := range missingPolicies {
 		if policy == model.MissingImpute && h.Covariance == nil || policy == model.MissingRescale && t.ofNumbers != nil {
-			losses[i] = math.NaN()
+			losses[i] = math.Inf(1)
 			continue
 		}
 		h.Missing = t.missing.Forced(policy)
@@ -197,30 +199,31 @@ func (t *masker) losses(row int) (losses [len(missingPolicies)]float64) {
 	return losses
 }
 
-// masks is the number of different masks. Examples share a few masks because each new pattern of missing columns is slow
-// to impute.
+// masks is the number of different masks. Examples share a few masks because each new
+// pattern of missing columns is slow to impute.
 const masks = 64
 
-// mix returns the weights of the policies for each range of the missing fraction, as an online learner would learn them
-// from the kept examples. Where too few of these have missing fields, masks delete fields at random.
-func (t *masker) mix(kept []keptExample) model.MissingPolicies {
+// better returns the best policy for each range of the missing fraction. A range without a significantly better policy
+// keeps its policy. If too few examples have missing fields, masks delete fields at random.
+func (t *masker) better(kept []keptExample) model.MissingPolicies {
 	was := t.m.About().Missing
 	defer func() { t.m.About().Missing = was }()
-	mixed := mixture.New(mixture.Settings{
-		Components: 1, Scales: []float64{1}, Policy: model.MissingAuto, Imputes: t.m.About().Covariance != nil, Regression: t.ofNumbers != nil,
-	})
-	var labeled []int
-	for i, k := range kept {
-		if t.Label(k.row) >= 0 && t.Weight(k.row) > 0 {
-			labeled = append(labeled, i)
-		}
+	policies := t.missing.Policies
+	var sums [model.MissingBins]policyComparison
+	for b := range sums {
+		sums[b].now = slices.Index(missingPolicies[:], policies[b].Largest())
 	}
-	// The latest examples have the most influence, and training sets are often sorted.
-	slices.SortFunc(labeled, func(a, b int) int { return cmp.Compare(event.Mix(uint64(a)), event.Mix(uint64(b))) })
-	for _, i := range labeled {
-		if b, ok := t.lose(&kept[i].Example, 0); ok {
-			mixed.ObservePolicies(1+b, t.losses(kept[i].row))
-			mixed.Own(1 + b)
+	var labeled []int
+	var own [model.MissingBins]int
+	for i := range kept {
+		k := &kept[i]
+		if t.Label(k.row) < 0 || t.Weight(k.row) == 0 {
+			continue
+		}
+		labeled = append(labeled, i)
+		if b, ok := t.lose(&k.Example, 0); ok {
+			sums[b].add(t.Weight(k.row), t.losses(k.row))
+			own[b]++
 		}
 	}
 	labeled = evenly(labeled, maskedSample)
@@ -233,14 +236,45 @@ func (t *masker) mix(kept []keptExample) model.MissingPolicies {
 		x := mixture.Features{Columns: k.Features.Index, Field: k.Field, Schema: t.Schema, Factors: factors, Sparse: k.IsSparse(t.Schema.Fields)}
 		t.mask.Draw(x, uint64(n%masks), groups)
 		for _, point := range maskPoints {
-			if b, ok := t.lose(&k.Example, point); ok && mixed.LearnsFromMasks(1+b) {
-				mixed.ObservePolicies(1+b, t.losses(k.row))
+			if b, ok := t.lose(&k.Example, point); ok && own[b] < missingOwn {
+				sums[b].add(t.Weight(k.row), t.losses(k.row))
 			}
 		}
 	}
-	mixed.Apply()
-	return mixed.Policies()
+	for b := range policies {
+		policies[b] = model.OnePolicy(missingPolicies[sums[b].better()])
+	}
+	return policies
 }
 
 // missingPolicies lists the policies that an exact model, which has no splines, chooses from.
 var missingPolicies = [...]model.MissingPolicy{model.MissingNone, model.MissingRescale, model.MissingImpute}
+
+// missingSure is the number of standard errors by which a policy must be better than another to replace it.
+const missingSure = 2
+
+// policyComparison sums, for each of the missingPolicies, the differences in loss from the policy now, and their squares.
+type policyComparison struct {
+	now          int
+	sum, squares [len(missingPolicies)]float64
+}
+
+// add adds the losses of an example, multiplied by weight.
+func (c *policyComparison) add(weight float64, losses [len(missingPolicies)]float64) {
+	for i, l := range losses {
+		d := weight * (l - losses[c.now])
+		c.sum[i] += d
+		c.squares[i] += d * d
+	}
+}
+
+// better returns the best of the policies that are significantly better than now, or now if no policy is.
+func (c *policyComparison) better() int {
+	best := c.now
+	for i, sum := range c.sum {
+		if sum < -missingSure*math.Sqrt(c.squares[i]) && sum < c.sum[best] {
+			best = i
+		}
+	}
+	return best
+}

@@ -143,11 +143,13 @@ func TestMissingPolicyOfColumns(t *testing.T) {
 		}
 		events = append(events, e)
 	}
-	// Weights that were learned with dropout are rescaled where much is missing; others never are.
-	for noise, rescales := range map[string]bool{"none": false, "dropout:0.5": true} {
-		m, _, _ := trainLacking(t, s, events, model.StandardizeAuto, model.MissingAuto, noise)
-		rescaled := slices.ContainsFunc(m.Missing.Policies[:], func(w model.PolicyWeights) bool { return w[1] > 0 })
-		must.True(t, m.Missing.ColumnsCanBeMissing && len(m.Missing.Columns) == 6 && m.Missing.Policies[3].Largest() == model.MissingImpute && rescaled == rescales, "noise %s: %+v", noise, m.Missing)
+	for _, c := range []struct {
+		noise string
+		bin   int // range in which most of the features are missing
+		want  model.MissingPolicy
+	}{{"none", 3, model.MissingImpute}, {"dropout:0.5", 3, model.MissingRescale}} {
+		m, _, _ := trainLacking(t, s, events, model.StandardizeAuto, model.MissingAuto, c.noise)
+		must.True(t, m.Missing.ColumnsCanBeMissing && len(m.Missing.Columns) == 6 && m.Missing.Policies[c.bin] == model.OnePolicy(c.want), "noise %s: %+v", c.noise, m.Missing)
 		x := m.Standardized(&events[0], event.Vec{})
 		must.True(t, x.Len() == events[0].Features.Len(), "%d features of %d", x.Len(), events[0].Features.Len())
 		mean := m.Stats(m.Rows.Row(0))[model.StatCenter]
