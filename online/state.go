@@ -61,7 +61,7 @@ func (l *Learner) Snapshot() *Snapshot {
 // Model returns the published model, for a caller that does not use the Learner afterwards: both share the memory of the
 // rows.
 func (l *Learner) Model() *model.Linear {
-	l.predictor.publish(l.encoder.Table)
+	l.predictor.experts.Publish(l.encoder.Table)
 	return l.model(l.encoder.Schema().View(), l.encoder.Table)
 }
 
