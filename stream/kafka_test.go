@@ -223,7 +223,7 @@ func TestConsumeFrom(t *testing.T) {
 			if test.from >= 0 {
 				from.At("t", 0, test.from)
 			}
-			c, err := tryConsume(t, b, "t", from, func(c *ConsumerConfig) { c.Start, c.RequestTimeout = test.start, time.Second })
+			c, err := tryConsume(t, b, "t", from, func(c *ConsumerConfig) { c.Start, c.RequestTimeout = test.start, time.Second/4 })
 			if test.err {
 				var out *OffsetOutOfRangeError
 				must.Require(t, errors.As(err, &out) && out.Offset == test.from && out.Start == 0 && out.End == 10, "error %v", err)
@@ -300,7 +300,7 @@ func TestConsumerErrors(t *testing.T) {
 	}{
 		{"no such topic", func(c *ConsumerConfig) { c.Topics = []string{"other"} }, `topic "other" does not exist`},
 		{"no such partition", func(c *ConsumerConfig) { c.Partitions = []int32{0, 7} }, "topic t has no partition 7"},
-		{"no broker", func(c *ConsumerConfig) { c.Brokers, c.RequestTimeout = []string{"127.0.0.1:1"}, 500*time.Millisecond }, "connection refused"},
+		{"no broker", func(c *ConsumerConfig) { c.Brokers, c.RequestTimeout = []string{"127.0.0.1:1"}, 100*time.Millisecond }, "connection refused"},
 		{"no port", func(c *ConsumerConfig) { c.Brokers = []string{"localhost"} }, "want host:port"},
 		{"policy", func(c *ConsumerConfig) { c.OutOfRange = "skip" }, "out_of_range"},
 		{"start", func(c *ConsumerConfig) { c.Start = "timestamp:yesterday" }, "start"},

@@ -175,7 +175,7 @@ func TestProducerErrors(t *testing.T) {
 		"does not exist":     func(c *ProducerConfig) { c.Topic = "other" },
 		"compression":        func(c *ProducerConfig) { c.Compression = "rar" },
 		"rate":               func(c *ProducerConfig) { c.Rate = -1 },
-		"connection refused": func(c *ProducerConfig) { c.Brokers, c.RequestTimeout = []string{"127.0.0.1:1"}, 500*time.Millisecond },
+		"connection refused": func(c *ProducerConfig) { c.Brokers, c.RequestTimeout = []string{"127.0.0.1:1"}, 100*time.Millisecond },
 	} {
 		config := DefaultProducerConfig()
 		config.Brokers, config.Topic = b.Brokers(), "t"
