@@ -128,14 +128,14 @@ func TestRestart(t *testing.T) {
 			if !matters(name, kind) {
 				continue
 			}
-			if n++; !longtest.Some(n, 3) {
+			if n++; !longtest.Some(n, 4) {
 				continue
 			}
 			c, draw := plain(), streams[kind]
 			configs[name](&c)
 			s, r := draw(3), rand.New(rand.NewPCG(5, 5))
 			l := newTwins(t, c, s.schema)
-			for n := range 1500 {
+			for n := range 1300 {
 				if n == 1 || n == 37 || n%250 == 249 {
 					l.restart()
 				}
@@ -222,7 +222,7 @@ func TestLearnReturnsPrediction(t *testing.T) {
 	}
 	for i, name := range slices.Sorted(maps.Keys(all)) {
 		for j, kind := range slices.Sorted(maps.Keys(streams)) {
-			if longtest.Some(i+j, 2) {
+			if longtest.Some(i+j, 3) {
 				s := streams[kind](5)
 				learnsAsPredicted(t, name+", "+kind, newLearner(t, asIs(with(all[name])), s.schema), s.next)
 			}
