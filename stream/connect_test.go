@@ -39,7 +39,6 @@ func certificate(t *testing.T) (server tls.Certificate, authorities *x509.CertPo
 }
 
 func TestSecurity(t *testing.T) {
-	noLeaks(t)
 	server, authorities, dir := certificate(t)
 	file := func(name string) string { return filepath.Join(dir, name) }
 	must.Do(t, os.WriteFile(file("password"), []byte("secret\n"), 0o600))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"slices"
 	"testing"
 	"time"
@@ -166,7 +167,6 @@ func numbered(n int) []Message {
 }
 
 func TestProduceConsume(t *testing.T) {
-	noLeaks(t)
 	for _, codec := range []string{"none", "gzip", "snappy", "lz4", "zstd"} {
 		t.Run(codec, func(t *testing.T) {
 			b := startBroker(t, map[string]int32{"t": 3})
@@ -198,7 +198,7 @@ func TestProduceConsume(t *testing.T) {
 }
 
 func TestConsumeFrom(t *testing.T) {
-	noLeaks(t)
+	t.Parallel() // mostly waiting
 	b := startBroker(t, map[string]int32{"t": 1})
 	produce(t, b, "t", nil, numbered(10)...)
 	tests := []struct {
@@ -240,7 +240,6 @@ func TestConsumeFrom(t *testing.T) {
 // TestConsumeBetween checks that reading between two offsets ends at the second offset, whatever follows in the topic.
 // The offset may be anywhere in a record batch.
 func TestConsumeBetween(t *testing.T) {
-	noLeaks(t)
 	b := startBroker(t, map[string]int32{"t": 2})
 	produce(t, b, "t", func(c *ProducerConfig) { c.BatchBytes = 500 }, numbered(200)...)
 	held := map[int32][]string{}
@@ -291,7 +290,7 @@ func TestConsumeTail(t *testing.T) {
 }
 
 func TestConsumerErrors(t *testing.T) {
-	noLeaks(t)
+	t.Parallel() // mostly waiting
 	b := startBroker(t, map[string]int32{"t": 2})
 	tests := []struct {
 		name string
@@ -393,24 +392,23 @@ func TestUnlabeledTopic(t *testing.T) {
 	must.ErrorContains(t, config.Check(), "unlabeled_topics")
 }
 
-// noLeaks checks at the end of the test that no goroutine is left, after all later cleanups. It waits 20 times as long
-// as goleak does by default, because a TLS connection of the test broker ends some time after the broker.
-func noLeaks(t *testing.T) {
-	ignore := goleak.IgnoreCurrent()
-	t.Cleanup(func() {
-		var leaked error
-		for range 20 {
-			if leaked = goleak.Find(ignore); leaked == nil {
-				return
-			}
-		}
-		t.Error(leaked)
-	})
+// TestMain fails if a test leaves goroutines running. It waits 20 times as long as goleak does by default, because a TLS
+// connection of the test broker ends some time after the broker.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	leaked := goleak.Find()
+	for i := 0; leaked != nil && i < 20; i++ {
+		leaked = goleak.Find()
+	}
+	if code == 0 && leaked != nil {
+		fmt.Fprintln(os.Stderr, leaked)
+		code = 1
+	}
+	os.Exit(code)
 }
 
 // TestLagWhileNothingIsRead checks that the lag of a consumer is updated while its records are not read.
 func TestLagWhileNothingIsRead(t *testing.T) {
-	noLeaks(t)
 	b := startBroker(t, map[string]int32{"t": 1})
 	produce(t, b, "t", func(c *ProducerConfig) { c.BatchBytes = 700 }, numbered(3000)...)
 	c := consume(t, b, "t", nil, func(c *ConsumerConfig) {
