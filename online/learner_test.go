@@ -94,6 +94,11 @@ var (
 	lackingSettings = []string{"default", "dropout", "observed", "half-life", "all scaled", "unlabeled", "silent too", "corrected", "corrected, presence", "corrected, all", "imputed", "as it is", "few imputed", "not imputed"}
 )
 
+func TestMain(m *testing.M) {
+	longtest.CollectRarely()
+	m.Run()
+}
+
 // matters reports whether the settings with this name are tested with a kind of stream.
 func matters(name, kind string) bool {
 	if strings.Contains(name, "window") && kind != "records" {
