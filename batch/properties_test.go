@@ -407,7 +407,7 @@ func (d *Data) copy() *Data {
 // gradients, the Hessian, its products and diagonal, certificates and corrupted copies.
 func TestThreadsDoNotChangeABit(t *testing.T) {
 	t.Parallel()
-	x, y := drawProblem(t, 13, 3000, 6, false)
+	x, y := drawProblem(t, 13, 1800, 6, false)
 	data := denseData(t, x, y)
 	for _, noise := range []loss.Noise{loss.Dropout{Q: 0.3}, loss.Silent{D: 0.5}, loss.GroupDropout{Groups: 0.4}, loss.GroupDropout{Q: 0.1, Groups: 0.3}, loss.GroupDropout{Rates: ownRates}} {
 		var want, models [][]float64

@@ -394,7 +394,10 @@ func TestStatedObjective(t *testing.T) {
 }
 
 // TestMain fails the tests if a goroutine outlives a call.
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	longtest.CollectRarely()
+	goleak.VerifyTestMain(m)
+}
 
 // TestTrainOutlier checks that one target of 1e9 among two hundred hardly changes the solutions of robust losses.
 func TestTrainOutlier(t *testing.T) {

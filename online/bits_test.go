@@ -171,7 +171,7 @@ func (r *run) refused(e *event.Example) {
 	}
 }
 
-// TestRandomRestarts stops learners with every feature after a hundred random events, and compares their states with
+// TestRandomRestarts stops learners with every feature after random events, and compares their states with
 // those of learners that go on. Labels are delayed, and fields are null or stuck, so that the correcting experts rest,
 // wake and count.
 func TestRandomRestarts(t *testing.T) {
@@ -200,6 +200,10 @@ func restarts(t *testing.T, s setting, events, delay int, random bool, seed uint
 		prior *online.Prediction
 	}
 	plain, other := newRun(t, s, seed), newRun(t, s, seed)
+	count := 40 // stops, on average
+	if longtest.Asked() {
+		count = 100
+	}
 	queues, stop := [2][]waiting{}, rand.New(rand.NewPCG(seed, uint64(delay)))
 	for i := range events {
 		for k, r := range []*run{plain, other} {
@@ -224,7 +228,7 @@ func restarts(t *testing.T, s setting, events, delay int, random bool, seed uint
 				r.Learner.Learn(w.e, w.prior)
 			}
 		}
-		if stop.IntN(events) < 100 {
+		if stop.IntN(events) < count {
 			other.restart()
 			sameState(t, fmt.Sprintf("delay %d, stopped after event %d", delay, i), plain.blocks(), other.blocks())
 		}

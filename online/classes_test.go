@@ -33,8 +33,10 @@ func TestPositive(t *testing.T) {
 			if i == restart {
 				l = l.restored()
 			}
-			got := l.Report().Positive
-			must.Require(t, name != "" || (got == "rare") == (i >= 1000 || counts[0] < counts[1]), "positive before event %d: %q", i, got)
+			if name == "" && (i%10 == 0 || i < 10 || i > 990 && i < 1010) {
+				got := l.Report().Positive
+				must.Require(t, (got == "rare") == (i >= 1000 || counts[0] < counts[1]), "positive before event %d: %q", i, got)
+			}
 			e := &event.Example{Label: 1, Weight: 1, Features: event.Vec{Index: []uint32{1, 2}, Value: []float64{r.NormFloat64(), 1}}}
 			if r.Float64() < .2 {
 				e.Label, e.Features.Value[0] = 0, e.Features.Value[0]+1

@@ -137,7 +137,7 @@ func declaredErrors(t *testing.T, format string, picture, groups bool, filled in
 		err := d.Decode(t.Context(), record.Record{Value: line(format, class, x)}, &e)
 		must.Require(t, err == nil && e.Refused == nil, "%v %+v", err, e.Refused)
 	}
-	for range 3000 {
+	for range 2000 {
 		read()
 		l.Learn(&e, nil)
 	}

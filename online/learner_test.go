@@ -94,6 +94,11 @@ var (
 	lackingSettings = []string{"default", "dropout", "observed", "half-life", "all scaled", "unlabeled", "silent too", "corrected", "corrected, presence", "corrected, all", "imputed", "as it is", "few imputed", "not imputed"}
 )
 
+func TestMain(m *testing.M) {
+	longtest.CollectRarely()
+	m.Run()
+}
+
 // matters reports whether the settings with this name are tested with a kind of stream.
 func matters(name, kind string) bool {
 	if strings.Contains(name, "window") && kind != "records" {
@@ -128,14 +133,14 @@ func TestRestart(t *testing.T) {
 			if !matters(name, kind) {
 				continue
 			}
-			if n++; !longtest.Some(n, 3) {
+			if n++; !longtest.Some(n, 4) {
 				continue
 			}
 			c, draw := plain(), streams[kind]
 			configs[name](&c)
 			s, r := draw(3), rand.New(rand.NewPCG(5, 5))
 			l := newTwins(t, c, s.schema)
-			for n := range 1500 {
+			for n := range 1300 {
 				if n == 1 || n == 37 || n%250 == 249 {
 					l.restart()
 				}
@@ -222,7 +227,7 @@ func TestLearnReturnsPrediction(t *testing.T) {
 	}
 	for i, name := range slices.Sorted(maps.Keys(all)) {
 		for j, kind := range slices.Sorted(maps.Keys(streams)) {
-			if longtest.Some(i+j, 2) {
+			if longtest.Some(i+j, 3) {
 				s := streams[kind](5)
 				learnsAsPredicted(t, name+", "+kind, newLearner(t, asIs(with(all[name])), s.schema), s.next)
 			}

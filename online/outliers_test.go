@@ -175,8 +175,8 @@ func TestOneOutlier(t *testing.T) {
 		clean := s.follow(t, 1, 2000, 0, nil).loss
 		for i, at := range positions {
 			for j, outlier := range values {
-				if (i+j+k)%2 > 0 && !longtest.Asked() {
-					continue // test half of the sources at each position
+				if !longtest.Some(i+j+k, 3) {
+					continue // test a third of the sources at each position
 				}
 				got := s.follow(t, 1, 2000, 0, func(i int, e *event.Example) {
 					if i == at {
@@ -239,7 +239,7 @@ func TestExtremeSequences(t *testing.T) {
 			sequences["a thousandfold and more"], sequences["elsewhere"] = lasting(1000, 1e6), lasting(1, 1e9)
 		}
 		for i, name := range slices.Sorted(maps.Keys(sequences)) {
-			if (i+k)%2 > 0 && !longtest.Asked() {
+			if !longtest.Some(i+k, 3) {
 				continue
 			}
 			got := s.follow(t, 1, n, from, sequences[name])
@@ -256,7 +256,7 @@ func TestOutlierFraction(t *testing.T) {
 		for i, fraction := range []float64{0.005, 0.02} {
 			for h, flip := range []bool{false, true} {
 				for j, outlier := range []float64{1e30, -1000} {
-					if (h+i+j+k)%2 > 0 && !longtest.Asked() {
+					if !longtest.Some(h+i+j+k, 3) {
 						continue
 					}
 					r := rand.New(rand.NewPCG(3, 3))

@@ -126,7 +126,7 @@ func TestRegressionIsEquivariant(t *testing.T) {
 				units = append(units, [][2]float64{{1, 1e9}, {1e-9, 0.09}, {1e12, -1e18}, {7, -21}}...)
 			}
 			for k, unit := range units {
-				if !longtest.Some(h+j+k, 3) {
+				if !longtest.Some(h+j+k, 4) {
 					continue
 				}
 				t.Run(fmt.Sprint(rule, "/", lossName, "/", unit), func(t *testing.T) {

@@ -108,8 +108,7 @@ func (m *mean) compare(t *testing.T, what string, numbers bool, err, logLoss, de
 }
 
 // told returns the sums of the learner's progressive measures.
-func told(l *learner) mean {
-	m := l.Report()
+func told(m online.Report) mean {
 	if n := m.Numbers; n != nil {
 		return mean{n.Total.Weight, n.Total.Absolute, n.Total.Deviance}
 	}
@@ -123,8 +122,8 @@ func (m *mean) addDifference(before, after mean) {
 }
 
 // sampled returns the number of predictions of each age, age 0 first.
-func sampled(l *learner) (events [1 + len(staleness.Ages)]float64) {
-	for _, r := range l.Report().ByAge {
+func sampled(m online.Report) (events [1 + len(staleness.Ages)]float64) {
+	for _, r := range m.ByAge {
 		events[1+slices.Index(staleness.Ages[:], r.Age)] = r.Events
 	}
 	return events
@@ -142,10 +141,11 @@ func TestStalePredictions(t *testing.T) {
 			l := c.learner(t)
 			held := map[uint64]*model.Linear{}
 			var old, fresh [1 + len(staleness.Ages)]mean
+			before, was := told(l.Report()), sampled(l.Report())
 			for i, e := range c.events {
-				n, before, was := uint64(i+1), told(l), sampled(l)
 				learnGrowing(l, e)
-				after, is := told(l), sampled(l)
+				n, r := uint64(i+1), l.Report()
+				after, is := told(r), sampled(r)
 				for j := range is {
 					if is[j] == was[j] {
 						continue
@@ -165,6 +165,7 @@ func TestStalePredictions(t *testing.T) {
 					must.Require(t, age >= staleness.Ages[j-1]*9/10 && age <= staleness.Ages[j-1]*11/10, "event %d is answered at age %d, and no model is so old", n, staleness.Ages[j-1])
 					old[j].add(l, held[born], e)
 				}
+				before, was = after, is
 				if n%1000 == 0 {
 					held[n] = l.model()
 				}
@@ -242,8 +243,10 @@ func TestStalenessOfDelayedLabels(t *testing.T) {
 			l := c.learner(t)
 			var fresh, all measure.Classes
 			var arrival online.Prediction
+			var was [1 + len(staleness.Ages)]float64
 			for i, e := range c.events {
 				if i == 200 { // the labels of earlier events have arrived
+					was = sampled(l.Report())
 					arrival = l.Predict(e)
 					arrival.Scores, arrival.Components = slices.Clone(arrival.Scores), slices.Clone(arrival.Components)
 				}
@@ -251,14 +254,15 @@ func TestStalenessOfDelayedLabels(t *testing.T) {
 					l.Learn(e, nil)
 					continue
 				}
-				was := sampled(l)
 				before := all
 				p := l.Learn(e, &arrival)
-				if p.Measure(e, &all); sampled(l) != was {
+				is := sampled(l.Report())
+				if p.Measure(e, &all); is != was {
 					fresh.Weight += all.Weight - before.Weight
 					fresh.Wrong += all.Wrong - before.Wrong
 					fresh.LogLoss += all.LogLoss - before.LogLoss
 				}
+				was = is
 			}
 			r := l.Report().ByAge
 			if len(r) == 0 || math.Abs(*r[0].Error-fresh.Error()) > 1e-9 || l.schema.Target == loss.Sign && math.Abs(*r[0].LogLoss-fresh.MeanLogLoss()) > 1e-9 {

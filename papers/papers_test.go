@@ -23,6 +23,11 @@ import (
 	"blankout/internal/must"
 )
 
+func TestMain(m *testing.M) {
+	longtest.CollectRarely()
+	m.Run()
+}
+
 // TestAll runs every experiment twice on the embedded samples. The second run must compute no cell and write the same
 // files.
 func TestAll(t *testing.T) {

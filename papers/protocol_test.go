@@ -160,7 +160,7 @@ func TestChosenOnTheOthers(t *testing.T) {
 // TestRepeats checks that no result depends on the number of threads. Two runs may differ only in their time. A long
 // test checks every experiment.
 func TestRepeats(t *testing.T) {
-	all := []Experiment{rareFeatures, onlineOptimizers}
+	all := []Experiment{rareFeatures, haphazard}
 	if longtest.Asked() {
 		all = All()
 	}

@@ -227,7 +227,7 @@ func TestUnreadPredictions(t *testing.T) {
 func TestUnreadModels(t *testing.T) {
 	t.Parallel() // mostly waiting
 	config := serve.DefaultConfig()
-	config.ClientTimeout = 4 * time.Second
+	config.ClientTimeout = 5 * time.Second / 2
 	url := start(t, config, following(t, 50, 20_000)) // a model of about 16 MB
 	for range 4 {
 		unread(t, url, "GET /v1/model", "")

@@ -76,7 +76,7 @@ func allocates(f func()) uint64 {
 func TestResponsesWithWrongLengths(t *testing.T) {
 	for _, key := range []protocol.ApiKey{protocol.ApiVersions, protocol.Metadata} {
 		c := DefaultConnectConfig()
-		c.Brokers, c.RequestTimeout = []string{liar(t, key)}, 300*time.Millisecond
+		c.Brokers, c.RequestTimeout = []string{liar(t, key)}, 100*time.Millisecond
 		var err error
 		took := allocates(func() { _, err = connect(t.Context(), c, []string{"t"}, nil) })
 		must.ErrorContains(t, err, "damaged", key)

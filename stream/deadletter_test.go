@@ -269,6 +269,7 @@ func TestDeadLetterErrors(t *testing.T) {
 // null and empty bytes, reasons, and cut values. For a record that is not a letter, reading must return an error with
 // the position of the record, and continue.
 func TestLetters(t *testing.T) {
+	t.Parallel() // mostly waiting
 	b := startBroker(t, map[string]int32{"dead": 1})
 	connection := connectTo(b)
 	examples := []*event.Example{refused(0, "plain"), refused(1, ""), refused(2, "\x00\xff\n"), refused(3, strings.Repeat("x", maxLetterBytes+1)), refused(4, "last")}

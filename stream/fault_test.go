@@ -178,7 +178,6 @@ func TestHandMadeResponses(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			noLeaks(t)
 			b := test.log.serve(t)
 			from := streamtest.From("t", 0, test.from)
 			c := consume(t, b, "t", from, func(c *ConsumerConfig) {
@@ -214,7 +213,6 @@ func TestCorruptBatch(t *testing.T) {
 	}
 	magic := good(1, "b")
 	magic[16] = 1
-	noLeaks(t)
 	tests := []struct {
 		name    string
 		batches [][]byte
@@ -252,7 +250,7 @@ func TestCorruptBatch(t *testing.T) {
 // TestStaleEnd checks a broker that is no longer the leader but still responds, and reports an end before the records
 // that were read. The policy for offsets out of range must not be applied at once.
 func TestStaleEnd(t *testing.T) {
-	noLeaks(t)
+	t.Parallel()                               // mostly waiting
 	for _, late := range []bool{false, true} { // at the start, or while reading
 		log := &fakeLog{start: 0, end: 9}
 		for i := range int64(9) {
@@ -287,7 +285,6 @@ func TestStaleEnd(t *testing.T) {
 }
 
 func TestOutOfRange(t *testing.T) {
-	noLeaks(t)
 	batch := func(base int64) []byte {
 		return makeBatch(t, batchOrigin{base: base, producer: -1}, 0, testRecord{0, "", fmt.Sprint(base)})
 	}
@@ -401,7 +398,6 @@ func steady(t *testing.T, b *Embedded, n int, edit func(*ConnectConfig), disturb
 }
 
 func TestLeaderMoves(t *testing.T) {
-	noLeaks(t)
 	b := startCluster(t, 3, 1)
 	c := steady(t, b, 300, func(*ConnectConfig) {}, func(round int) {
 		if round%6 == 0 {
@@ -462,7 +458,6 @@ func (n *network) cut() {
 }
 
 func TestDroppedConnections(t *testing.T) {
-	noLeaks(t)
 	var n network
 	b := startCluster(t, 2, 1, kfake.ListenFn(n.listen))
 	random := rand.New(rand.NewPCG(1, 2))
@@ -485,7 +480,7 @@ func TestDroppedConnections(t *testing.T) {
 }
 
 func TestHungBroker(t *testing.T) {
-	noLeaks(t)
+	t.Parallel() // mostly waiting
 	var n network
 	b := startCluster(t, 1, 1, kfake.ListenFn(n.listen))
 	c := steady(t, b, 40, func(c *ConnectConfig) { c.RequestTimeout = 100 * time.Millisecond }, func(round int) {
@@ -503,7 +498,7 @@ func TestHungBroker(t *testing.T) {
 }
 
 func TestBrokerRestarts(t *testing.T) {
-	noLeaks(t)
+	t.Parallel() // mostly waiting
 	dir := t.TempDir()
 	b := must.Get(StartEmbedded(EmbeddedConfig{Topics: map[string]int32{"t": 1}, DataDir: dir}))(t)
 	first := &Embedded{b.cluster}
@@ -527,7 +522,6 @@ func TestBrokerRestarts(t *testing.T) {
 }
 
 func TestHungBrokerClose(t *testing.T) {
-	noLeaks(t)
 	var n network
 	b := startCluster(t, 1, 3, kfake.ListenFn(n.listen))
 	// Close must not wait for the requests, which would take longer than the test.
@@ -592,6 +586,7 @@ func TestFirstCommit(t *testing.T) {
 
 // TestWrongProtocol checks the error message for a port with another protocol.
 func TestWrongProtocol(t *testing.T) {
+	t.Parallel() // mostly waiting
 	server := httptest.NewServer(http.NotFoundHandler())
 	defer server.Close()
 	address := server.Listener.Addr().String()

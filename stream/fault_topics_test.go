@@ -48,7 +48,7 @@ func (c cutConn) Write(p []byte) (int, error) {
 // TestCutResponses checks that a connection that ends in the middle of a response, at any byte, neither loses nor
 // repeats a record.
 func TestCutResponses(t *testing.T) {
-	noLeaks(t)
+	t.Parallel() // mostly waiting
 	var left, cuts atomic.Int64
 	left.Store(1 << 40)
 	b := startCluster(t, 1, 1, kfake.ListenFn(func(network, address string) (net.Listener, error) {
@@ -68,7 +68,7 @@ func TestCutResponses(t *testing.T) {
 // retried. If the topic is recreated, with any number of records, it counts as another topic. Reading must then stop
 // with an error, or restart by the policy.
 func TestDeletedTopic(t *testing.T) {
-	noLeaks(t)
+	t.Parallel() // mostly waiting
 	for policy, first := range map[string]int{"fail": -1, "earliest": 0, "latest": 0} {
 		for _, records := range []int{7, 150} {
 			t.Run(fmt.Sprint(policy, records), func(t *testing.T) {
@@ -104,6 +104,7 @@ func TestDeletedTopic(t *testing.T) {
 // TestRecreatedTopic checks that a recreated topic is detected even if nothing is fetched, because records wait to be
 // read or no consumer runs.
 func TestRecreatedTopic(t *testing.T) {
+	t.Parallel() // mostly waiting
 	b := startBroker(t, map[string]int32{"t": 1})
 	produce(t, b, "t", func(c *ProducerConfig) { c.BatchBytes = 300 }, numbered(100)...)
 	behind := consume(t, b, "t", nil, func(c *ConsumerConfig) {

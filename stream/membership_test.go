@@ -174,7 +174,7 @@ func (g *testGroup) partitions(name string) []TopicPartition {
 }
 
 func TestMembersJoinAndLeave(t *testing.T) {
-	noLeaks(t)
+	t.Parallel() // mostly waiting
 	g := newTestGroup(t, startGroupBroker(t, 4), nil)
 	g.join("a", false)
 	must.Equal(t, g.settle(1, 4), "a:4")
@@ -214,7 +214,7 @@ func TestMembersJoinAndLeave(t *testing.T) {
 // TestMemberStopsByItsOwnClock checks that a member whose heartbeats get no response stops by its own clock. The group
 // must continue once the heartbeats get responses.
 func TestMemberStopsByItsOwnClock(t *testing.T) {
-	noLeaks(t)
+	t.Parallel() // mostly waiting
 	var n network
 	b := startCluster(t, 1, 3, kfake.ListenFn(n.listen), kfake.GroupMinSessionTimeout(shortSession))
 	edit := func(c *MembershipConfig) { c.SessionTimeout = 500 * time.Millisecond; c.RequestTimeout = time.Second }
@@ -238,7 +238,7 @@ func TestMemberStopsByItsOwnClock(t *testing.T) {
 // TestMembersWithBrokenConnections checks that broken connections do not remove a member from the group, and do not
 // prevent members from joining and leaving.
 func TestMembersWithBrokenConnections(t *testing.T) {
-	noLeaks(t)
+	t.Parallel() // mostly waiting
 	var n network
 	b := startCluster(t, 2, 6, kfake.ListenFn(n.listen), kfake.GroupMinSessionTimeout(shortSession))
 	g := newTestGroup(t, b, func(c *MembershipConfig) { c.RequestTimeout = time.Second })
@@ -271,7 +271,7 @@ func TestMembersWithBrokenConnections(t *testing.T) {
 // interval. The member must still be in the group after nine broken heartbeats in a row, although nine intervals exceed
 // two sessions.
 func TestHeartbeatIsSentAgainAtOnce(t *testing.T) {
-	noLeaks(t)
+	t.Parallel() // mostly waiting
 	b := startGroupBroker(t, 1)
 	var broken atomic.Int32
 	answered := make(chan struct{})
@@ -297,7 +297,7 @@ func TestHeartbeatIsSentAgainAtOnce(t *testing.T) {
 
 // TestSilentMember checks that a member that is silent for a session loses its partitions to the other members.
 func TestSilentMember(t *testing.T) {
-	noLeaks(t)
+	t.Parallel() // mostly waiting
 	b := startGroupBroker(t, 2)
 	edit := func(c *MembershipConfig) { c.SessionTimeout = 500 * time.Millisecond }
 	silent := newMembership(t, memberConfig(t, b, edit))
@@ -318,7 +318,7 @@ func TestSilentMember(t *testing.T) {
 // TestStaticMember checks that a static member that returns within the session keeps its partitions, without a
 // rebalance of the other members.
 func TestStaticMember(t *testing.T) {
-	noLeaks(t)
+	t.Parallel() // mostly waiting
 	g := newTestGroup(t, startGroupBroker(t, 4), nil)
 	g.join("a", true)
 	g.settle(1, 4)
@@ -333,7 +333,7 @@ func TestStaticMember(t *testing.T) {
 }
 
 func TestMembersOfGrowingTopic(t *testing.T) {
-	noLeaks(t)
+	t.Parallel() // mostly waiting
 	b := startGroupBroker(t, 1)
 	g := newTestGroup(t, b, func(c *MembershipConfig) { c.MetadataInterval = 100 * time.Millisecond })
 	g.join("a", false)
@@ -344,7 +344,6 @@ func TestMembersOfGrowingTopic(t *testing.T) {
 }
 
 func TestMembershipRefused(t *testing.T) {
-	noLeaks(t)
 	b := startGroupBroker(t, 1)
 	streamtest.Client(t, b.Brokers(), kgo.ConsumerGroup("g"), kgo.ConsumeTopics("t"), kgo.Balancers(kgo.RangeBalancer()))
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)

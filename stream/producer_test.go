@@ -75,6 +75,7 @@ func TestOtherClients(t *testing.T) {
 // TestLostAcknowledgement checks batches that are stored without a response. The producer must send them again, and the
 // broker must recognize them.
 func TestLostAcknowledgement(t *testing.T) {
+	t.Parallel() // mostly waiting
 	var n network
 	b := startCluster(t, 1, 1, kfake.ListenFn(n.listen))
 	p := newProducer(t, b, func(c *ProducerConfig) { c.RequestTimeout = 100 * time.Millisecond })
@@ -169,13 +170,13 @@ func TestRateAndProgress(t *testing.T) {
 }
 
 func TestProducerErrors(t *testing.T) {
-	noLeaks(t)
+	t.Parallel() // mostly waiting
 	b := startBroker(t, map[string]int32{"t": 2})
 	for want, edit := range map[string]func(*ProducerConfig){
 		"does not exist":     func(c *ProducerConfig) { c.Topic = "other" },
 		"compression":        func(c *ProducerConfig) { c.Compression = "rar" },
 		"rate":               func(c *ProducerConfig) { c.Rate = -1 },
-		"connection refused": func(c *ProducerConfig) { c.Brokers, c.RequestTimeout = []string{"127.0.0.1:1"}, 500*time.Millisecond },
+		"connection refused": func(c *ProducerConfig) { c.Brokers, c.RequestTimeout = []string{"127.0.0.1:1"}, 100*time.Millisecond },
 	} {
 		config := DefaultProducerConfig()
 		config.Brokers, config.Topic = b.Brokers(), "t"

@@ -32,6 +32,7 @@ import (
 // score of each event before it learns the event, for any number of threads and any order of the fields. The command
 // predict must return the scores of the Learner's snapshot.
 func TestCommandsAgree(t *testing.T) {
+	t.Parallel()
 	program, dir := buildProgram(t), t.TempDir()
 	write := func(name string, data []byte) string {
 		path := filepath.Join(dir, name)

@@ -58,6 +58,7 @@ func (l *learner) leader(t *testing.T) string {
 // TestCrashChallengers runs several learners of one stream. It kills the program often, before and after a challenger
 // becomes the leader automatically. The final state must have the same bytes as without kills.
 func TestCrashChallengers(t *testing.T) {
+	t.Parallel()
 	kills := crashKills(t)
 	program := buildProgram(t)
 	broker := crashBroker(t, "one")

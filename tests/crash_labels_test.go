@@ -100,6 +100,7 @@ func (l *learner) checkJoined(t *testing.T, reference *learner) {
 }
 
 func TestCrashJoin(t *testing.T) {
+	t.Parallel()
 	kills, events := crashKills(t), 4_000
 	if longtest.Asked() {
 		events = 12_000

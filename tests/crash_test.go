@@ -348,6 +348,7 @@ func crashKills(t *testing.T) int {
 }
 
 func TestCrash(t *testing.T) {
+	t.Parallel()
 	kills := crashKills(t)
 	program := buildProgram(t)
 	topics := []string{"short"}

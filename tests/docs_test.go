@@ -137,7 +137,7 @@ func TestLinksInDocuments(t *testing.T) {
 // TestReadmeFigures checks README. It must show the output of the demo, except the rates. The figures of What it gives
 // must be on the pages that their row or item links to.
 func TestReadmeFigures(t *testing.T) {
-	longtest.NotRaced(t)
+	longtest.Numeric(t)
 	data := must.Get(os.ReadFile("../README.md"))(t)
 	readme := string(data)
 	t.Run("demo", func(t *testing.T) {

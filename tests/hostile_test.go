@@ -160,6 +160,7 @@ func learnRecords(t *testing.T, c record.Config, all []string) (map[string][]byt
 // A valid record with an unknown label adds a class. So without record.classes the states are equal only if all classes
 // have arrived before the first such record.
 func TestHostileRecords(t *testing.T) {
+	t.Parallel()
 	t.Run("classes", func(t *testing.T) { testHostile(t, true) })
 	t.Run("no classes", func(t *testing.T) { testHostile(t, false) })
 }

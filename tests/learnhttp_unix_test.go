@@ -98,6 +98,7 @@ func (l *httpLearner) post(key, body string, until time.Time) (p posted, err err
 // TestLearnOverHTTP checks that acknowledged events are learned exactly once and in order, however often the program is
 // killed. The weights must equal the weights of a learner that reads the events from a file.
 func TestLearnOverHTTP(t *testing.T) {
+	t.Parallel()
 	kills := max(4, crashKills(t)/4)
 	l := newHTTPLearner(t)
 	const clients = 3
@@ -194,6 +195,7 @@ func (l *learner) exported(t *testing.T, model string) []byte {
 // TestDamagedHTTPLog checks that a start refuses a log with a flipped bit in an event that is not learned, exits with 3,
 // and leaves the log as it is. A start whose checkpoint has the event goes on.
 func TestDamagedHTTPLog(t *testing.T) {
+	t.Parallel()
 	l := newHTTPLearner(t)
 	process := l.start(t)
 	for i := range 10 {
@@ -239,6 +241,7 @@ func TestDamagedHTTPLog(t *testing.T) {
 // TestLearnOverHTTPRefuses checks that a request with an invalid event is rejected immediately. The error must have the
 // number of the event and of the byte. No event of the request may be stored.
 func TestLearnOverHTTPRefuses(t *testing.T) {
+	t.Parallel()
 	l := newHTTPLearner(t)
 	process := l.start(t)
 	defer func() {

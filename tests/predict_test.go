@@ -18,6 +18,7 @@ import (
 // TestPredictionsSurviveKills kills a program at random times while it scores a topic. In the end every event must have
 // its prediction, and every invalid event its error.
 func TestPredictionsSurviveKills(t *testing.T) {
+	t.Parallel()
 	program := buildProgram(t)
 	broker := crashBroker(t, "short", "three")
 	l := newLearner(t, program, broker.Brokers()[0], "short")

@@ -107,6 +107,7 @@ func drawSettings(r *rand.Rand, kind string) map[string]string {
 // TestRandomSettings draws random settings and runs the program twice: one run is stopped and continued two times, the
 // other is not stopped. Both must end with the same bytes.
 func TestRandomSettings(t *testing.T) {
+	t.Parallel()
 	program, dir := buildProgram(t), t.TempDir()
 	kinds := []string{"two", "three", "number", "count"}
 	for _, kind := range kinds {

@@ -31,6 +31,7 @@ import (
 
 // TestCrashShards runs a few rounds with the group coordinator of the embedded broker. TestKafkaShards runs more.
 func TestCrashShards(t *testing.T) {
+	t.Parallel()
 	kills := 3
 	if longtest.Asked() {
 		kills = 12
@@ -286,6 +287,10 @@ func crashShards(t *testing.T, brokers []string, store *s3test.Store, partitions
 	for i := range members {
 		m.start(i)
 	}
+	single := newShardMembers(t, brokers, "undisturbed", 1)
+	if len(faults) == 0 { // else the brokers' faults would disturb it
+		single.start(0)
+	}
 	r := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0)) // different times in each run
 	paused, killed, stopped, disturbed := 0, 0, 0, map[string]int{}
 	for round := range kills {
@@ -321,8 +326,9 @@ func crashShards(t *testing.T, brokers []string, store *s3test.Store, partitions
 	for i := range members {
 		m.stop(i)
 	}
-	single := newShardMembers(t, brokers, "undisturbed", 1)
-	single.start(0)
+	if len(faults) > 0 {
+		single.start(0)
+	}
 	single.await(events)
 	single.stop(0)
 	files, n := m.shards()

@@ -19,6 +19,7 @@ import (
 // learner there. The first learner must notice before its next write, write nothing, and end with exit code 3. Only the
 // second learner may write to the directory. The removed files must not change.
 func TestTwoWriters(t *testing.T) {
+	t.Parallel()
 	program := buildProgram(t)
 	for name, lose := range map[string]func(dir string) error{
 		"moved":        func(dir string) error { return os.Rename(dir, dir+".bak") },

@@ -94,6 +94,7 @@ func died(t *testing.T, l *learner) syscall.WaitStatus {
 // TestStopWithoutDeadLetterTopic stops the program while dead letters cannot be stored. The program must save its state
 // and end with exit code 0. The next start must store the dead letters.
 func TestStopWithoutDeadLetterTopic(t *testing.T) {
+	t.Parallel()
 	broker := startBroker(t, map[string]int32{"short": 1, "dead": 1})
 	admin := streamtest.Admin(t, broker.Brokers()...)
 	l := newLearner(t, buildProgram(t), broker.Brokers()[0], "short")

@@ -13,6 +13,7 @@ import (
 // TestVersionsNeverGoBack kills a learner, which then continues from an older state. The version of the published model
 // must never decrease.
 func TestVersionsNeverGoBack(t *testing.T) {
+	t.Parallel()
 	broker := crashBroker(t, "one")
 	l := newLearner(t, buildProgram(t), broker.Brokers()[0], "one")
 	l.env = []string{"BLANKOUT_HTTP_ADDRESS=127.0.0.1:0", "BLANKOUT_HTTP_PUBLISH_INTERVAL=1ms", "BLANKOUT_CHECKPOINT_EVENTS=0", "BLANKOUT_CHECKPOINT_INTERVAL=1h"}

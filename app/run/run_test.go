@@ -31,7 +31,10 @@ import (
 	"blankout/online/health"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	longtest.CollectRarely()
+	goleak.VerifyTestMain(m)
+}
 
 // testStream is a Source of n artificial records in batches of random sizes. Fields and classes appear over time, as
 // with a decoder. Reusing a Batch overwrites its old content.

@@ -137,7 +137,7 @@ func TestOrderWaitsForBrokers(t *testing.T) {
 	slow := logOf(t, s, []logged{{"a", 0, 0, 1}}, 0, false, r)
 	next, polls := slow.Next, 0
 	slow.Next = func(ctx context.Context, b *event.Batch) error {
-		if polls++; polls < 20 {
+		if polls++; polls < 12 {
 			<-ctx.Done()
 			return ctx.Err()
 		}

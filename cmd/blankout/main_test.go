@@ -61,8 +61,9 @@ func TestScript(t *testing.T) {
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
 		Setup: func(e *testscript.Env) error {
-			// By default the race detector waits a second at each exit. The scripts start the program about 500 times.
+			// By default the race detector waits a second at each exit. The scripts start the program about 1,200 times.
 			e.Setenv("GORACE", "atexit_sleep_ms=0")
+			e.Setenv("GOGC", "400") // a sixth of the processor time would collect the garbage of programs that soon end
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){

@@ -30,7 +30,7 @@ var updateReference = flag.Bool("update-reference", false, "rewrite docs/referen
 // frames and the OpenAPI document.
 func TestReference(t *testing.T) {
 	const path = "../../docs/reference.md"
-	want := "# Reference\n\nLook up a configuration key, a flag, a metric, an HTTP path or a JSON field here.\n\n" +
+	want := "# Reference\n\nEvery configuration key, flag, metric, HTTP path and JSON field.\n\n" +
 		"This page is generated: `go test ./cmd/blankout -run TestReference -update-reference`.\n" +
 		referenceKeys(t) + referenceFlags() +
 		"\n## Metrics\n\n`GET /metrics` serves these to Prometheus, with the usual `go_` and `process_` metrics. Units are base units.\n" +
@@ -55,8 +55,7 @@ func referenceKeys(t *testing.T) string {
 	_, body, ok := strings.Cut(string(text), "\n\n")
 	must.Require(t, ok, "config/blankout.toml has no first paragraph")
 	var out strings.Builder
-	out.WriteString("\n## Configuration keys\n\nWrite a key under its section in the TOML file, or give it as `--set section.key=value` or as\n" +
-		"`BLANKOUT_SECTION_KEY`. [Configure](configure.md) explains which keys you need.\n")
+	out.WriteString("\n## Configuration keys\n\n[Configure](configure.md#the-file) explains how to set a key, and which you need.\n")
 	var comment, row []string
 	section, pending := "", ""
 	flush := func() {

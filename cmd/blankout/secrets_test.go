@@ -82,8 +82,8 @@ token_file = "` + filepath.ToSlash(tokenFile) + `"
 	}
 	ctx := t.Context()
 	t.Setenv("BLANKOUT_KAFKA_PASSWORD", wrong)
-	tell(ctx, 1, "run", "-f", "blankout.toml")
-	tell(ctx, 1, "produce", "-f", "blankout.toml", "-d", "events.jsonl")
+	tell(ctx, 1, "run", "-f", "blankout.toml", "--set", "kafka.request_timeout=100ms")
+	tell(ctx, 1, "produce", "-f", "blankout.toml", "-d", "events.jsonl", "--set", "kafka.request_timeout=100ms")
 	t.Setenv("BLANKOUT_KAFKA_PASSWORD", password)
 	tell(ctx, 0, "produce", "-f", "blankout.toml", "-d", "events.jsonl")
 	tell(ctx, 0, "produce", "-f", "blankout.toml", "-d", "events.jsonl", "--topic", "requests")

@@ -3,7 +3,9 @@
 package longtest
 
 import (
+	"flag"
 	"os"
+	"runtime/debug"
 	"testing"
 )
 
@@ -38,4 +40,12 @@ func Numeric(t *testing.T) {
 	t.Helper()
 	NotRaced(t)
 	t.Parallel()
+}
+
+// CollectRarely makes the tests of a package collect garbage rarely, for TestMain. The collections would take a sixth of
+// the processor time of tests that learn or solve. Benchmarks collect as usual.
+func CollectRarely() {
+	if flag.Parse(); flag.Lookup("test.bench").Value.String() == "" {
+		debug.SetGCPercent(400)
+	}
 }

@@ -66,7 +66,7 @@ func (v *events) report(w *health.Fields) *health.Health {
 // TestUsualFalseAlarms checks that there are no alarms about missing fields if fields are present at random, at any
 // constant rate or in bursts. There must also be no alarms if the kind of a field's value changes at random.
 func TestUsualFalseAlarms(t *testing.T) {
-	seeds := 12
+	seeds := 6
 	if longtest.Asked() {
 		seeds = 150
 	}

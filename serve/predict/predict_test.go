@@ -275,6 +275,7 @@ func TestRunEndsWithContext(t *testing.T) {
 
 // TestRecreatedTopic deletes a topic and creates it again. The new topic must be predicted from its start.
 func TestRecreatedTopic(t *testing.T) {
+	t.Parallel() // mostly waiting
 	c := broker(t)
 	produce(t, c, 0, 100)
 	p := predictor(c, func() *served.Model { return trained(1) })
@@ -292,6 +293,7 @@ func TestRecreatedTopic(t *testing.T) {
 // TestWritesAreTriedAgain checks predictions that cannot be written at first. The failures must be logged, and the
 // predictions must be written later, once each.
 func TestWritesAreTriedAgain(t *testing.T) {
+	t.Parallel() // mostly waiting
 	c := broker(t)
 	produce(t, c, 0, 300)
 	p := predictor(c, func() *served.Model { return trained(1) })
@@ -340,6 +342,7 @@ func TestCommitsOnceAnInterval(t *testing.T) {
 // TestKeep checks that Keep ends only at the end of the topic or of its context. Each failure must be counted and
 // logged, and followed by another try.
 func TestKeep(t *testing.T) {
+	t.Parallel() // mostly waiting
 	c := broker(t)
 	produce(t, c, 0, 20)
 	p := predictor(c, func() *served.Model { return trained(1) })

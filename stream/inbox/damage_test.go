@@ -47,7 +47,7 @@ func TestFlippedBit(t *testing.T) {
 	must.Require(t, len(l.segments) == 2 && l.segments[1].first == base, "segments %v", l.segments)
 	last := filepath.Base(l.name(base))
 	before := files(t, whole)
-	for bit := 0; bit < len(before[last]); bit += 5 {
+	for bit := 0; bit < len(before[last]); bit += 9 {
 		damaged := []byte(before[last])
 		damaged[bit] ^= 1 << (bit % 8)
 		frame := slices.IndexFunc(ends, func(end int64) bool { return int64(bit) < end }) - 1 // -1 for the head

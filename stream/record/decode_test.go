@@ -14,9 +14,15 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/eventtest"
+	"blankout/internal/longtest"
 	"blankout/internal/must"
 	"blankout/stream/record/recordtest"
 )
+
+func TestMain(m *testing.M) {
+	longtest.CollectRarely()
+	m.Run()
+}
 
 func TestDecode(t *testing.T) {
 	type line struct{ in, want string }
