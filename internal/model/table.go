@@ -38,6 +38,9 @@ type Table struct {
 	same    sameColumns
 }
 
+// sameLeast is the number of columns from which it is worthwhile to compare them with those of the latest event.
+const sameLeast = 32
+
 // sameColumns has the rows of the columns of the latest event, because all events of a table have the same columns.
 type sameColumns struct {
 	columns []uint32
@@ -345,7 +348,8 @@ func (t *Table) touchNear(columns []uint32, out [][]float64) bool {
 	if t.near == nil {
 		t.near = &[nearPlaces]uint64{}
 	}
-	near, same := t.near, slices.Equal(columns, t.same.columns)
+	near, many := t.near, len(columns) >= sameLeast
+	same := many && slices.Equal(columns, t.same.columns)
 	out = out[:len(columns)]
 	if same && t.same.rows != nil {
 		copy(out, t.same.rows)
@@ -373,7 +377,7 @@ func (t *Table) touchNear(columns []uint32, out [][]float64) bool {
 	}
 	if same {
 		t.same.rows = slices.Clone(out)
-	} else {
+	} else if many {
 		t.same = sameColumns{columns: append(t.same.columns[:0], columns...), blocks: t.same.blocks[:0]}
 	}
 	return true

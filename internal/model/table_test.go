@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/must"
 )
 
@@ -215,5 +216,29 @@ func TestTablePrefetch(t *testing.T) {
 		}
 		table.Prefetch(event.Vec{Index: columns, Value: make([]float64, len(columns))})
 		slices.Reverse(columns)
+	}
+}
+
+// TestSameColumns touches the same columns again and again, in two blocks, with Snapshots in between: each Snapshot has
+// what was written before it.
+func TestSameColumns(t *testing.T) {
+	table, columns := NewTable(1000), eventtest.List(100, func(i int) uint32 { return uint32(7 * i) })
+	var snaps []*Table
+	var snap *Table
+	for round := range 6 {
+		for i, row := range table.TouchAll(columns, nil) {
+			must.Require(t, row[0] == float64(round) && &row[0] == &table.Row(columns[i])[0], "round %d, column %d: %v", round, i, row[0])
+			row[0]++
+		}
+		if round%2 == 1 {
+			table.Touch(columns[0])[1]++ // in the first block only
+		}
+		snap = table.Snapshot(snap)
+		snaps = append(snaps, snap)
+	}
+	for round, snap := range snaps {
+		for _, column := range columns {
+			must.True(t, snap.Row(column)[0] == float64(round+1), "Snapshot %d, column %d: %v", round, column, snap.Row(column)[0])
+		}
 	}
 }
