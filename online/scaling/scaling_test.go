@@ -394,3 +394,23 @@ func TestWideSamples(t *testing.T) {
 	}
 	must.True(t, wide >= 150, "only %d samples are wide", wide)
 }
+
+// TestOutliersLast checks that a column restarts at the same outlier if the readings were saved and read on the way.
+func TestOutliersLast(t *testing.T) {
+	for saved := range lasting {
+		var readings recentReadings
+		for n := 1; ; n++ {
+			if n == saved {
+				w := coder.Coder{}
+				readings.state(&w)
+				readings = recentReadings{}
+				readings.state(coder.Read(w.Out))
+			}
+			if readings.of(3).addOutlier(float64(100+n), float64(n)) {
+				must.True(t, n == lasting, "saved before outlier %d: the column restarts at outlier %d, want %d", saved, n, lasting)
+				break
+			}
+			must.Require(t, n <= lasting, "saved before outlier %d: no restart", saved)
+		}
+	}
+}
