@@ -213,10 +213,13 @@ func (c *Covariance) Imputation(p ColumnRoles) *Imputation {
 	return c.imputations.add(string(p), f, len(p)*len(p))
 }
 
-// inverse returns the inverse of shrunk, or nil if it cannot be computed.
+// inverse returns the inverse of shrunk, or nil if it cannot be computed or overflows.
 func (c *Covariance) inverse() []float64 {
 	c.invert.Do(func() {
 		c.precision = inverseOf(len(c.Columns), slices.Clone(c.shrunk))
+		if slices.ContainsFunc(c.precision, func(x float64) bool { return !(math.Abs(x) <= math.MaxFloat64) }) {
+			c.precision = nil
+		}
 	})
 	return c.precision
 }

@@ -187,6 +187,8 @@ func FuzzCovariance(f *testing.F) {
 			f.Add(damaged)
 		}
 	}
+	tiny := must.Get(NewCovariance([]uint32{1, 2, 3}, make([]uint16, 3), make([]float64, 3), []float64{1e6, 0, 0, 0, 1e-76, 0, 0, 0, 2e-310}))(f)
+	f.Add(tiny.Block().Data) // its inverse overflows
 	f.Fuzz(func(t *testing.T, data []byte) {
 		c, err := readCovariance([]event.Block{{Name: blockCovariance, Data: data}})
 		if err != nil {
