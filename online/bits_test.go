@@ -181,6 +181,10 @@ func TestRandomRestarts(t *testing.T) {
 	groups.Noise, groups.ExpectedMissingGroups, groups.UnlabeledWeight, groups.OnDrift = "group:0.3", 0.3, 0.5, "forget"
 	fading.HalfLife, fading.ClassWeight = 400, map[string]float64{"c1": 2}
 	counts.Loss = "absolute"
+	count := 40
+	if longtest.Asked() {
+		count = 100
+	}
 	for i, c := range []struct {
 		setting
 		events, delay int
@@ -190,20 +194,17 @@ func TestRandomRestarts(t *testing.T) {
 		{setting{silent, 2}, 1500, 40}, {setting{silent, 3}, 1500, 0}, {setting{groups, 3}, 1500, 40},
 		{setting{fading, 2}, 1500, 40}, {setting{counts, 0}, 1500, 40},
 	} {
-		t.Run(fmt.Sprint(i, " ", c.setting), func(t *testing.T) { restarts(t, c.setting, c.events, c.delay, c.events > 5000, uint64(70+i)) })
+		t.Run(fmt.Sprint(i, " ", c.setting), func(t *testing.T) { restarts(t, c.setting, c.events, c.delay, count, c.events > 5000, uint64(70+i)) })
 	}
 }
 
-func restarts(t *testing.T, s setting, events, delay int, random bool, seed uint64) {
+// restarts stops a learner so many times, on average, and compares it with one that learns on.
+func restarts(t *testing.T, s setting, events, delay, count int, random bool, seed uint64) {
 	type waiting struct {
 		e     *event.Example
 		prior *online.Prediction
 	}
 	plain, other := newRun(t, s, seed), newRun(t, s, seed)
-	count := 40 // stops, on average
-	if longtest.Asked() {
-		count = 100
-	}
 	queues, stop := [2][]waiting{}, rand.New(rand.NewPCG(seed, uint64(delay)))
 	for i := range events {
 		for k, r := range []*run{plain, other} {

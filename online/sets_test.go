@@ -53,7 +53,7 @@ func TestSets(t *testing.T) {
 			for seed := range learned {
 				l := kindsLearner(t, test.classes, test.change)
 				s := &synthetic.ClassStream{R: rand.New(rand.NewPCG(1+10*uint64(seed), 2)), Classes: test.classes, Null: test.null}
-				for range 6000 {
+				for range 9000 {
 					l.Learn(s.Next(), nil)
 				}
 				learned[seed] = l.model()
