@@ -128,8 +128,9 @@ func TestServedAsForecast(t *testing.T) {
 				}
 			}
 			for i, point := range c.points {
+				most := most
 				if point == 7 { // the forecast is smooth over all fractions, and turns here
-					most = 1.5
+					most = max(most, 1.5)
 				}
 				check("all streams", point, forecast[i], served[i], most)
 			}
