@@ -116,27 +116,23 @@ func (r *Readings) Stale(i int, number uint64) (x float64, ok bool) {
 // Learn updates the statistics of all columns from the latest block of events, and reports whether it has found a fill
 // value.
 func (r *Readings) Learn() (found bool) {
-	var room [readingsKept]float64
-	for i := range r.columns {
-		c, readings := &r.columns[i], r.of(i, &room)
-		n, zeros, least := float64(len(readings)), 0.0, math.Inf(1)
-		for _, x := range readings {
-			if least = min(least, x); x == 0 {
-				zeros++
-			}
-			if r.many[i] < 3 {
+	for i, t := range r.each {
+		c, n := &r.columns[i], float64(t.taken)
+		for at := 0; at < len(t.readings) && r.many[i] < 3; at++ {
+			if x := t.readings[at]; x != noReading {
 				r.meet(i, x)
 			}
 		}
 		if n < readingsKept/4 {
 			continue
 		}
+		zeros := t.count(0)
 		if r.blocks[i] == 0 {
 			c.Zeros = zeros / n
-			c.Usual, c.Often = repeated(readings)
+			c.Usual, c.Often = t.most(func(float64) bool { return true })
 			c.Often /= n
 		}
-		for value, count := range c.frequent(readings) {
+		for value, count := range c.frequent(t) {
 			most := &c.Most
 			if value == c.Usual {
 				most = &c.Often
@@ -155,7 +151,7 @@ func (r *Readings) Learn() (found bool) {
 		case zeros > 0 && !fills: // an ordinary reading after all
 			c.Fills = slices.DeleteFunc(slices.Clone(c.Fills), func(x float64) bool { return x == 0 })
 		}
-		c.Least, c.Flag = c.Least && least >= 0, r.many[i] < 3
+		c.Least, c.Flag = c.Least && t.least >= 0, r.many[i] < 3
 	}
 	return found
 }
@@ -184,19 +180,11 @@ func (c *CellColumn) fills(value, count, n float64) bool {
 
 // frequent yields the usual value and the most frequent other value, with their numbers among the readings of the column.
 // So a usual value, such as many zeros, hides no other value.
-func (c *CellColumn) frequent(readings []float64) func(yield func(value, count float64) bool) {
+func (c *CellColumn) frequent(t *tally) func(yield func(value, count float64) bool) {
 	return func(yield func(value, count float64) bool) {
-		var room [readingsKept]float64
-		often, natural, others := 0.0, c.Zeros >= cellNatural, room[:0]
-		for _, x := range readings {
-			if x == c.Usual {
-				often++
-			} else if x != 0 || !natural {
-				others = append(others, x)
-			}
-		}
-		value, most := repeated(others)
-		if yield(c.Usual, often) && most > 0 {
+		natural := c.Zeros >= cellNatural
+		value, most := t.most(func(x float64) bool { return x != c.Usual && !(natural && x == 0) })
+		if yield(c.Usual, t.count(c.Usual)) && most > 0 {
 			yield(value, most)
 		}
 	}
@@ -215,12 +203,10 @@ func (c *CellColumn) fill(value float64) bool {
 // Found adds the fill values among the latest readings of a reader, and reports whether one is new. It does not change
 // what ordinary events are like.
 func (r *Readings) Found() (found bool) {
-	var room [readingsKept]float64
-	for i := range r.columns {
-		readings := r.of(i, &room)
+	for i, t := range r.each {
 		c := &r.columns[i]
-		for value, count := range c.frequent(readings) {
-			if c.fills(value, count, float64(len(readings))) {
+		for value, count := range c.frequent(t) {
+			if c.fills(value, count, float64(t.taken)) {
 				found = c.fill(value) || found
 			}
 		}
@@ -228,39 +214,97 @@ func (r *Readings) Found() (found bool) {
 	return found
 }
 
-// of returns the latest readings of column i, in the memory of room.
-func (r *Readings) of(i int, room *[readingsKept]float64) []float64 {
-	out := room[:0]
-	for at := i; at < r.events*len(r.columns); at += len(r.columns) {
-		if x := r.recent[at]; x != noReading {
-			out = append(out, x)
+// each yields the latest readings of each column, counted. They are valid until the next. A line of the cache has the
+// readings of eight columns, so as many columns are read together.
+func (r *Readings) each(yield func(i int, t *tally) bool) {
+	const together = 8
+	var room [together][readingsKept]float64
+	var t tally
+	n := len(r.columns)
+	for first := 0; first < n; first += together {
+		last := min(first+together, n)
+		for k := range r.events {
+			row := r.recent[k*n+first : k*n+last]
+			for j := range min(len(row), together) {
+				room[j][k%readingsKept] = row[j]
+			}
+		}
+		for i := first; i < last; i++ {
+			if t.take(room[i-first][:r.events]); !yield(i, &t) {
+				return
+			}
 		}
 	}
-	return out
 }
 
-// slotBits is the logarithm of the number of slots in repeated: enough that few values collide.
+// slotBits is the logarithm of the number of slots in a tally: enough that few values collide.
 const slotBits = 10
 
-// repeated returns the most frequent of at most readingsKept readings, and its number.
-func repeated(readings []float64) (value, most float64) {
-	var slots [1 << slotBits]byte // 1 + the first reading with a value
-	var counts [readingsKept]byte
-	largest := byte(0)
+// tally counts the values of at most readingsKept readings.
+type tally struct {
+	readings []float64
+	taken    int                  // number of readings, without noReading
+	least    float64              // the smallest reading
+	first    [1 << slotBits]uint8 // 1 + the first reading with a value
+	more     [readingsKept]uint8  // number of later readings with the value of a first reading
+	latest   [readingsKept]uint8  // the latest of them
+	repeats  bool                 // some value was read more than once
+}
+
+// slot returns the slot of a value, which is empty if no reading has the value.
+func (t *tally) slot(x float64) *uint8 {
+	at := math.Float64bits(x+0) * 0x9e3779b97f4a7c15 >> (64 - slotBits)
+	for t.first[at] > 0 && t.readings[t.first[at]-1] != x {
+		at = (at + 1) % (1 << slotBits)
+	}
+	return &t.first[at]
+}
+
+// take counts readings, which t borrows.
+func (t *tally) take(readings []float64) {
+	*t = tally{readings: readings, least: noReading}
 	for k, x := range readings {
-		at := math.Float64bits(x+0) * 0x9e3779b97f4a7c15 >> (64 - slotBits)
-		for slots[at] > 0 && readings[slots[at]-1] != x {
-			at = (at + 1) % (1 << slotBits)
+		if x == noReading {
+			continue
 		}
-		if slots[at] == 0 {
-			slots[at] = byte(k + 1)
+		t.taken++
+		if x < t.least {
+			t.least = x
 		}
-		count := &counts[(slots[at]-1)%readingsKept]
-		if *count++; *count > largest {
-			value, largest = x, *count
+		slot := t.slot(x)
+		if *slot == 0 {
+			*slot = uint8(k + 1)
+			continue
+		}
+		first := (*slot - 1) % readingsKept
+		t.more[first], t.latest[first], t.repeats = t.more[first]+1, uint8(k), true
+	}
+}
+
+// count returns the number of readings with a value.
+func (t *tally) count(x float64) float64 {
+	if first := *t.slot(x); first > 0 {
+		return 1 + float64(t.more[first-1])
+	}
+	return 0
+}
+
+// most returns the most frequent of the values that may be, and its number; of several, the one that was complete
+// first. The number is 0 if no reading may be.
+func (t *tally) most(may func(x float64) bool) (value, count float64) {
+	most, latest := -1, 0
+	for k, x := range t.readings {
+		if most >= 0 && int(t.more[k]) < max(most, 1) || x == noReading || !may(x) {
+			continue
+		}
+		if more := int(t.more[k]); more > most || more == most && int(t.latest[k]) < latest {
+			value, most, latest = x, more, int(t.latest[k])
+		}
+		if !t.repeats {
+			break
 		}
 	}
-	return value, float64(largest)
+	return value, float64(most + 1)
 }
 
 // State encodes or decodes a Readings.

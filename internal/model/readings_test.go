@@ -1,6 +1,7 @@
 package model
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -90,22 +91,35 @@ func TestFillValues(t *testing.T) {
 	must.True(t, slices.Equal(a.Out, b.Out), "a restored Readings learns something else")
 }
 
-// TestRepeated compares the most frequent reading with that of a map: of readings of which many are equal, or none, and of
-// both zeros.
-func TestRepeated(t *testing.T) {
+// TestTally compares the counts of a tally with those of a map: of readings of which many are equal, or none, of both
+// zeros, and with some missing.
+func TestTally(t *testing.T) {
 	r := rand.New(rand.NewPCG(2, 3))
 	for range 300 {
-		values := 1 + r.IntN(200)
-		readings, counts, want := make([]float64, r.IntN(readingsKept+1)), map[float64]float64{}, 0.0
+		values, none := 1+r.IntN(200), float64(1+r.IntN(60)-30)*0.37
+		readings, counts, want, least := make([]float64, r.IntN(readingsKept+1)), map[float64]float64{}, 0.0, noReading
 		for i := range readings {
 			x := float64(r.IntN(values)-values/2) * 0.37
 			if readings[i] = x; x == 0 && r.IntN(2) == 0 {
 				readings[i] = math.Copysign(0, -1)
 			}
+			if r.IntN(10) == 0 {
+				readings[i] = noReading
+				continue
+			}
 			counts[x]++
-			want = max(want, counts[x])
+			if least = min(least, x); x != none {
+				want = max(want, counts[x])
+			}
 		}
-		if value, most := repeated(readings); most != want || most > 0 && counts[value] != want {
+		var c tally
+		c.take(readings)
+		for x, n := range counts {
+			must.Equal(t, c.count(x), n, fmt.Sprint("readings of ", x))
+		}
+		must.Equal(t, c.count(1e9), 0, "readings of what was not read")
+		must.Equal(t, c.least, least, "least")
+		if value, most := c.most(func(x float64) bool { return x != none }); most != want || most > 0 && (counts[value] != want || value == none) {
 			t.Fatalf("of %d readings with %d values, %v is the most frequent with %v, want %v", len(readings), values, value, most, want)
 		}
 	}
