@@ -29,7 +29,8 @@ import (
 	"github.com/segmentio/kafka-go/protocol/listoffsets"
 	"github.com/segmentio/kafka-go/sasl"
 	"github.com/segmentio/kafka-go/sasl/plain"
-	"github.com/segmentio/kafka-go/sasl/scram"
+	franz "github.com/twmb/franz-go/pkg/sasl"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
 )
 
 // ConnectConfig holds the settings of a connection to a cluster.
@@ -145,14 +146,8 @@ func (c *TLSConfig) Load() (*tls.Config, error) {
 }
 
 func (c *SASLConfig) load() (sasl.Mechanism, error) {
-	var algorithm scram.Algorithm
-	switch c.Mechanism {
-	case "":
+	if c.Mechanism == "" {
 		return nil, nil
-	case "SCRAM-SHA-256":
-		algorithm = scram.SHA256
-	case "SCRAM-SHA-512":
-		algorithm = scram.SHA512
 	}
 	password, err := secret.Read(c.PasswordFile, c.PasswordEnv)
 	if err != nil {
@@ -161,10 +156,29 @@ func (c *SASLConfig) load() (sasl.Mechanism, error) {
 	if password == "" {
 		return nil, event.KeyErrorf("sasl.password_file", "sasl: no password for %s: set the environment variable %s or name a password_file", c.Username, c.PasswordEnv)
 	}
-	if algorithm == nil {
-		return plain.Mechanism{Username: c.Username, Password: password}, nil
+	account := scram.Auth{User: c.Username, Pass: password}
+	switch c.Mechanism {
+	case "SCRAM-SHA-256":
+		return challenged{account.AsSha256Mechanism()}, nil
+	case "SCRAM-SHA-512":
+		return challenged{account.AsSha512Mechanism()}, nil
 	}
-	return scram.Mechanism(algorithm, c.Username, password)
+	return plain.Mechanism{Username: c.Username, Password: password}, nil
+}
+
+// challenged is a mechanism of franz-go for kafka-go. Like brokers, it takes the password as it is; kafka-go's own
+// mechanism first replaces some of its letters.
+type challenged struct{ franz.Mechanism }
+
+func (m challenged) Start(ctx context.Context) (sasl.StateMachine, []byte, error) {
+	s, first, err := m.Authenticate(ctx, "")
+	return challenge{s}, first, err
+}
+
+type challenge struct{ franz.Session }
+
+func (c challenge) Next(_ context.Context, server []byte) (done bool, response []byte, err error) {
+	return c.Challenge(server)
 }
 
 // cluster is a connection to a Kafka cluster. It is safe for concurrent use.

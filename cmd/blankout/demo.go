@@ -5,7 +5,6 @@ package main
 import (
 	"bufio"
 	"bytes"
-	"compress/gzip"
 	"context"
 	_ "embed"
 	"encoding/json"
@@ -18,6 +17,7 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
+	"github.com/klauspost/compress/zstd"
 	"github.com/spf13/cobra"
 
 	"blankout/app/run"
@@ -33,7 +33,7 @@ import (
 
 // sensorReadings is the embedded data set of the demo, see demodata/README.md.
 
-//go:embed demodata/sensors.jsonl.gz
+//go:embed demodata/sensors.jsonl.zst
 var sensorReadings []byte
 
 func (p *program) demo() *cobra.Command {
@@ -122,10 +122,11 @@ func (d *demo) load() error {
 	d.record = record.DefaultConfig()
 	d.record.Format = "json"
 	d.record.Label = "gas"
-	zip, err := gzip.NewReader(bytes.NewReader(sensorReadings))
+	zip, err := zstd.NewReader(bytes.NewReader(sensorReadings), zstd.WithDecoderConcurrency(1))
 	if err != nil {
 		return err
 	}
+	defer zip.Close()
 	lines := bufio.NewScanner(zip)
 	for lines.Scan() {
 		d.events = append(d.events, bytes.Clone(lines.Bytes()))

@@ -12,7 +12,6 @@ whole processes) or 4,000 (River, scikit-learn: learning alone, one event at a t
 copies of each event, with half of the sensors null.
 """
 
-import gzip
 import json
 import os
 import random
@@ -109,8 +108,8 @@ def scikit(train, copies, tests, classes, names):
 
 
 def main(program):
-    with gzip.open(os.path.join(HERE, "../../cmd/blankout/demodata/sensors.jsonl.gz"), "rt") as f:
-        rows = [json.loads(line) for line in f]
+    readings = os.path.join(HERE, "../../cmd/blankout/demodata/sensors.jsonl.zst")
+    rows = [json.loads(line) for line in subprocess.check_output(["zstd", "-dcq", readings], text=True).splitlines()]
     rows = [(r.pop("gas"), {n: float(v) for n, v in r.items()}) for r in rows]
     names, classes = sorted(rows[0][1]), sorted({y for y, _ in rows})
     train, test = rows[:LEARNED], rows[LEARNED:]
