@@ -1,7 +1,7 @@
 // Command blankout learns linear models from a Kafka topic, event by event. The models keep predicting well if features
 // are missing.
 //
-// Start with blankout demo. docs/start.md links to all pages, and blankout help lists the commands.
+// Start with blankout demo. README.md links to all pages, and blankout help lists the commands.
 package main
 
 import (

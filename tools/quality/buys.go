@@ -23,10 +23,11 @@ func (c *comparison) buys() error {
 	}
 	fmt.Fprint(c.w, `## What the time buys
 
-Four fifths of the events, in random order, are learned, and the others are predicted. The last learner is vw with as many passes as fit into the processor time of blankout:
+Each learner learns four fifths of the events, in random order, and predicts the others. A cell has processor time, error
+and log-loss. In the last column vw makes as many passes as fit into the processor time of blankout:
 
-| set | learner | processor time | error, % | log-loss |
-|---|---|---|---|---|
+| set | blankout, the default | vw, one pass | vw |
+|---|---|---|---|
 `)
 	for _, d := range []contest{gasDrift, denseImages} {
 		if err := c.buysOf(d); err != nil {
@@ -56,8 +57,9 @@ func (c *comparison) buysOf(d contest) error {
 			return err
 		}
 	}
-	row := func(learner string, time run, wrong, loss float64) {
-		fmt.Fprintf(c.w, "| %s | %s | %.2f s | %.2f | %.4f |\n", d.title, learner, time.cpu.Seconds(), 100*wrong, loss)
+	fmt.Fprintf(c.w, "| %s |", d.title)
+	cell := func(passes string, time run, wrong, loss float64) {
+		fmt.Fprintf(c.w, " %s%.2f s, %.2f %%, %.4f |", passes, time.cpu.Seconds(), 100*wrong, loss)
 	}
 	ours, err := timed([]string{c.binary, "train", "-d", file("svm"), "-o", file("model"), "--solver", "online"})
 	if err != nil {
@@ -74,7 +76,7 @@ func (c *comparison) buysOf(d contest) error {
 	if err := json.Unmarshal(out, &p); err != nil {
 		return err
 	}
-	row("blankout, the default", ours, p.Error/100, p.LogLoss)
+	cell("", ours, p.Error/100, p.LogLoss)
 	vw := func(passes int) (run, error) {
 		args := append([]string{c.vw, "-d", file("vw"), "-f", file("model.vw")}, vwOptions(s, []string{"--probabilities"})...)
 		if passes > 1 {
@@ -90,7 +92,7 @@ func (c *comparison) buysOf(d contest) error {
 	if err != nil {
 		return err
 	}
-	row("vw, one pass", once, wrong, loss)
+	cell("", once, wrong, loss)
 	more, err := vw(morePasses)
 	if err != nil {
 		return err
@@ -106,7 +108,8 @@ func (c *comparison) buysOf(d contest) error {
 	if wrong, loss, err = c.vwTested(test, file("model.vw"), file("test.vw")); err != nil {
 		return err
 	}
-	row(fmt.Sprintf("vw, %d passes", passes), many, wrong, loss)
+	cell(fmt.Sprintf("%d passes: ", passes), many, wrong, loss)
+	fmt.Fprintln(c.w)
 	return nil
 }
 

@@ -52,7 +52,7 @@ func (x *setSums) worst() float64 {
 
 // sets writes the table about prediction sets.
 func (c *comparison) sets() error {
-	fmt.Fprint(c.w, "## Sets that hold the class\n\n| stream | | 0 | 30 % | 50 % | 70 % |\n|---|---|---|---|---|---|\n")
+	fmt.Fprint(c.w, "## Sets that hold the class\n\n| stream | 0 | 30 % | 50 % | 70 % |\n|---|---|---|---|---|\n")
 	for _, d := range setStreams {
 		s, err := load(c.path(d.name, d.train), d.classes)
 		if err != nil {
@@ -80,7 +80,7 @@ func (c *comparison) sets() error {
 		} else if err := askSets(s, asked, d.columns, d.group, setFractions, false, sums[:]); err != nil {
 			return err
 		}
-		fmt.Fprintf(c.w, "| %s | %s |", d.name, d.what)
+		fmt.Fprintf(c.w, "| %s, %s |", d.name, d.what)
 		for _, x := range sums {
 			fmt.Fprintf(c.w, " %.1f / %.1f / %.1f / %.2f |", 100*x.held/x.predicted, 100*x.worst(), 100*x.right/x.predicted, x.size/x.predicted)
 		}

@@ -102,13 +102,13 @@ func (c *comparison) speed() error {
 	fmt.Fprintf(c.w, `# Speed
 
 %[1]s writes this page. It ran with vw %[8]s in %[2]d minutes on %[3]d cores (%[4]s).
-The programs take turns, and times are medians of %[5]d runs. If other programs share the cores, prefer processor time.
+The programs take turns, and times are medians of %[5]d runs. If the cores are shared, prefer processor time.
 
 ## Compared with Vowpal Wabbit
 
 Each process makes one pass, from a text file to a file of weights. The fixed level is %[6]s. A cell has processor time /
-wall-clock time and the progressive error, the fraction of events that are predicted wrongly before they are learned. The
-times of vw with logistic loss are in seconds, the others are divided by them. Above 1, vw is faster:
+wall-clock time and the progressive error. Times without a unit are divided by the times of vw with logistic loss. Above
+1, vw is faster:
 
 | one pass over | vw, logistic loss | blankout, fixed level | blankout, the default | vw, squared loss |
 |---|---|---|---|---|

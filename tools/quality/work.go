@@ -125,9 +125,9 @@ func (c *comparison) works() (m, rates measured, err error) {
 func writeWorks(w io.Writer, m, rates measured) {
 	fmt.Fprint(w, `## What an event costs
 
-The table has the processor time of a JSON event of 11 features, in ns and as a multiple of the time of `+"`json.Valid`"+`.
-The multiple is comparable between machines. `+"`.ci/run`"+` reports rows that exceed it by over 5 %. The stages run in one
-goroutine of `+"`go test -run xxx -bench Event ./stream`"+`, and `+"`blankout train`"+` is a whole process.
+The processor time of a JSON event of 11 features, as a multiple of the time of `+"`json.Valid`"+`, is comparable between
+machines. The stages run in one goroutine of `+"`go test -run xxx -bench Event ./stream`"+`, and `+"`blankout train`"+` is a whole
+process.
 
 | work | ns | / json.Valid |
 |---|---|---|
@@ -139,7 +139,7 @@ goroutine of `+"`go test -run xxx -bench Event ./stream`"+`, and `+"`blankout tr
 ## A topic compared with a consumer that only counts
 
 `+"`go test -run xxx -bench Consume ./stream`"+` reads a topic of such events from a broker in another process. The
-reference counts events with kafka-go's `+"`Client.Fetch`"+`. A rate is events per second of wall-clock time:
+reference counts events with kafka-go's `+"`Client.Fetch`"+`. Rates are per second of wall-clock time:
 
 | way | rate / Client.Fetch |
 |---|---|
