@@ -5,7 +5,6 @@ package record
 import (
 	"context"
 	"encoding/binary"
-	"math"
 	"math/bits"
 	"slices"
 
@@ -205,75 +204,64 @@ var spaces = [2 * usualBytes]byte([]byte("                                      
 
 // usualEntries reads usual entries from the start of data. first is the index of the first column. n is the number of
 // entries, and end is the position after them. ascending reports that their columns ascend and are greater than last.
-// usualEntries calls no function, so that all variables stay in registers.
 func usualEntries(data []byte, index []uint32, value []float64, first, mask uint64, last int64) (n, end int, ascending bool) {
+	if hasAVX2 && len(data) >= usualBytes && len(index) > 0 {
+		return usualEntriesAVX2(&data[0], len(data), &index[0], &value[0], len(index), first, mask, last)
+	}
+	return usualEntriesLoop(data, index, value, first, mask, last)
+}
+
+// usualEntriesLoop is usualEntries for all processors.
+func usualEntriesLoop(data []byte, index []uint32, value []float64, first, mask uint64, last int64) (n, end int, ascending bool) {
 	ascending = true
-	value = value[:len(index)]
-	// upTo has the marks of notDigits up to the end of an index, and mark is the mark at that end. Because indices
-	// ascend, consecutive indices usually have equally many digits. So the processor need not count the digits before
-	// it starts the next entry.
-	var upTo, mark uint64
-	digits, signed := 0, false
 	for len(data)-end >= usualBytes && n < len(index) {
 		entry := (*[usualBytes]byte)(data[end:])
-		text := binary.LittleEndian.Uint64(entry[1:])
-		if none := notDigits(text); none&upTo != mark || mark == 0 {
-			if digits = bits.TrailingZeros64(none) / 8; digits == 0 || digits == 8 {
+		column, at := someDigits(entry[1:])
+		if at++; at == 1 || at > 8 || entry[0] != ' ' || entry[at] != ':' {
+			break
+		}
+		at++
+		negative := entry[at] == '-'
+		if negative {
+			at++
+		}
+		whole, digits := someDigits(entry[at:])
+		at += digits
+		if digits == 0 || digits == 8 {
+			break
+		}
+		x := float64(whole)
+		if entry[at] == '.' {
+			fraction, digits := someDigits(entry[at+1:])
+			if at += 1 + digits; digits == 0 {
 				break
 			}
-			mark = 0x80 << (8 * digits & 63)
-			upTo = 2*mark - 1
+			power := powersOfTen[digits]
+			x = (x*power + float64(fraction)) / power // only the division rounds
 		}
-		at := digits&7 + 2
-		if entry[0] != ' ' || entry[at-1] != ':' {
+		if column -= first; entry[at] != ' ' || column > mask {
 			break
 		}
-		sign := 0
-		if signed = signed || entry[at] == '-'; signed {
-			if entry[at] == '-' { // becomes no branch, because signs cannot be predicted
-				sign = 1
-			}
-			at += sign
+		if negative {
+			x = -x
 		}
-		whole, next := uint64(entry[at]-'0'), at+1
-		x := float64(whole)
-		if entry[next] != ' ' || whole > 9 {
-			if entry[next] != '.' || whole > 9 { // several digits
-				text := binary.LittleEndian.Uint64(entry[at:])
-				n := bits.TrailingZeros64(notDigits(text)) / 8
-				if next = at + n; n == 0 || n == 8 || entry[next] != ' ' && entry[next] != '.' {
-					break
-				}
-				whole = firstDigits(text, n)
-				x = float64(whole)
-			}
-			if entry[next] == '.' {
-				from := next + 1
-				text := binary.LittleEndian.Uint64(entry[from:])
-				n := bits.TrailingZeros64(notDigits(text)) / 8
-				if next = from + n; n == 0 || entry[next] != ' ' {
-					break
-				}
-				power := powersOfTen[n&15]
-				x = (x*power + float64(firstDigits(text, n))) / power // only the division rounds
-			}
-		}
-		if signed {
-			x = math.Float64frombits(math.Float64bits(x) | uint64(sign)<<63)
-		}
-		column := firstDigits(text, digits) - first
-		if column > mask {
-			break
-		}
-		if int64(column) <= last {
-			ascending = false
-		}
+		ascending = ascending && int64(column) > last
 		last = int64(column)
 		index[n], value[n] = uint32(column), x
 		n++
-		end += next
+		end += at
 	}
 	return n, end, ascending
+}
+
+// someDigits returns the number at the start of text, and its number of digits, at most eight. text has eight bytes or
+// more.
+func someDigits(text []byte) (x uint64, digits int) {
+	w := binary.LittleEndian.Uint64(text)
+	if digits = bits.TrailingZeros64(notDigits(w)) / 8; digits == 0 {
+		return 0, 0
+	}
+	return firstDigits(w, digits), digits
 }
 
 // refuseEntry refuses the record because the text at p is not index:value.
