@@ -34,23 +34,6 @@ func Event(label int, x ...float64) *event.Example {
 	return e
 }
 
-// Class returns class 1 if yes, else class 0.
-func Class(yes bool) int {
-	if yes {
-		return 1
-	}
-	return 0
-}
-
-// List returns the n values that f returns for 0 to n-1, called in this order.
-func List[T any](n int, f func(i int) T) []T {
-	out := make([]T, n)
-	for i := range out {
-		out[i] = f(i)
-	}
-	return out
-}
-
 // Put appends a feature to an event, and its field id if given.
 func Put(e *event.Example, column uint32, x float64, field ...uint16) {
 	e.Features.Index, e.Features.Value = append(e.Features.Index, column), append(e.Features.Value, x)
