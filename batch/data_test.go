@@ -248,10 +248,7 @@ func TestCorrupterDrawsAsCorruptedData(t *testing.T) {
 		changed := 0
 		for i := range d.Rows() {
 			e := d.Vec(i, event.Vec{})
-			var fields []uint16
-			for _, column := range e.Index {
-				fields = append(fields, d.fields.of(column))
-			}
+			fields := must.Map(e.Index, d.fields.of)
 			before := slices.Clone(e.Value)
 			c.Vec(e, fields, i, 0)
 			row := copies.Row(i)

@@ -106,7 +106,7 @@ func TestKeptExamples(t *testing.T) {
 	for _, sparse := range []bool{false, true} {
 		p := Presence{Sparse: sparse}
 		p.Add(&event.Example{Features: event.Vec{Index: []uint32{1}, Value: []float64{2}}})
-		must.True(t, len(p.kept) == eventtest.Class(sparse), "sparse %v: %d examples are kept", sparse, len(p.kept))
+		must.True(t, len(p.kept) == must.Either(sparse, 1, 0), "sparse %v: %d examples are kept", sparse, len(p.kept))
 	}
 	must.True(t, DefaultConfig().SupportsSplines(), "logistic regression does not support splines")
 }
@@ -199,7 +199,7 @@ func correlated(n int, null, outlier float64, seed uint64) (*event.Schema, []eve
 		a, b := 3+2*r.NormFloat64(), r.NormFloat64()
 		x := []float64{a, b, a + b + 0.3*r.NormFloat64(), a - b + 0.3*r.NormFloat64(), 2*b - a + 0.3*r.NormFloat64()}
 		e := event.Example{Weight: 1}
-		e.Label = eventtest.Class(x[4]+3+0.5*r.NormFloat64() > 0)
+		e.Label = must.Either(x[4]+3+0.5*r.NormFloat64() > 0, 1, 0)
 		for i, v := range x {
 			switch u := r.Float64(); {
 			case u < null:

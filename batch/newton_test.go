@@ -170,16 +170,14 @@ func TestDual(t *testing.T) {
 				o := must.Get(NewExpected(p))(t)
 				// Check that P^-1 P is the identity, where P is the majorizer.
 				o.Majorise(true)
-				w := eventtest.List(o.Dim(), func(i int) float64 { return 0.1 * math.Sin(float64(i)) })
+				w := must.List(o.Dim(), func(i int) float64 { return 0.1 * math.Sin(float64(i)) })
 				grad, back := make([]float64, o.Dim()), make([]float64, o.Dim())
 				o.ValueGrad(w, grad)
 				d := o.dual()
 				must.Require(t, d != nil && d.exact, "no dual of the majoriser")
 				o.HessVec(w, grad)
 				d.apply(grad, back)
-				for i := range w {
-					must.Require(t, math.Abs(back[i]-w[i]) <= 1e-9, "parameter %d: P^-1 P gives %v, want %v", i, back[i], w[i])
-				}
+				must.Near(t, back, w, 1e-9, "P^-1 P of the parameters")
 				o.Majorise(false)
 				if o.plainHinge() > 0 {
 					return // the hinge has its own solver

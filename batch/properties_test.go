@@ -355,7 +355,7 @@ func TestCorruptedCopiesTendToTheExpectation(t *testing.T) {
 			want := newExpected(t, data, y, l, n, 1, FreeIntercept).ValueGrad(w, nil)
 			far := func(copies int) float64 {
 				c := must.Get(data.Corrupted(n, copies, 3))(t)
-				yc := eventtest.List(c.Rows(), func(i int) float64 { return y[i/copies] })
+				yc := must.List(c.Rows(), func(i int) float64 { return y[i/copies] })
 				return newExpected(t, c, yc, l, loss.NoNoise{}, 1, FreeIntercept).ValueGrad(w, nil)/want - 1
 			}
 			got := far(1000)
@@ -719,7 +719,7 @@ func TestRowLoops(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	const columns = 300
 	normal := func(n int) []float64 {
-		x := eventtest.List(n, func(int) float64 { return random.NormFloat64() })
+		x := must.List(n, func(int) float64 { return random.NormFloat64() })
 		return x
 	}
 	for n := range 23 {
@@ -778,9 +778,7 @@ func TestRowLoops(t *testing.T) {
 					return append(append(x, o.mixed...), o.pairSum...)
 				}
 				got := flat(fast)
-				for i, want := range flat(slow) {
-					must.Require(t, math.Abs(got[i]-want) <= 1e-13*(1+math.Abs(want))*float64(n+1), "%d entries of kind %d: sum %d is %v, want %v", n, kind, i, got[i], want)
-				}
+				must.Near(t, got, flat(slow), 1e-13*float64(n+1), n, "entries of kind", kind)
 			}
 		}
 	}
@@ -816,10 +814,7 @@ func TestExactIsTheSumOverMasks(t *testing.T) {
 		for _, q := range []float64{0, 0.3, 0.9} {
 			c := DefaultConfig()
 			c.Loss, c.Bound, c.Cost = name, ExactBound, 0.8
-			noise := loss.Noise(loss.Dropout{Q: q})
-			if q == 0 {
-				noise = loss.NoNoise{}
-			}
+			noise := must.Either[loss.Noise](q == 0, loss.NoNoise{}, loss.Dropout{Q: q})
 			build, told, err := c.objective(noise)
 			must.Require(t, err == nil && (strings.HasPrefix(told, name+":exact") || name == "quadratic"), "%s: %q, %v", name, told, err)
 			o := must.Get(build(d, Subproblem{Y: y}, c))(t)

@@ -256,7 +256,7 @@ func TestSilentCopies(t *testing.T) {
 	eachSilent(t, x, y, func(name string, d *Data, dead []float64, of []int, n loss.Silent) {
 		const copies = 4000
 		c := must.Get(d.Corrupted(n, copies, 3))(t)
-		yc := eventtest.List(c.Rows(), func(i int) float64 { return y[i/copies] })
+		yc := must.List(c.Rows(), func(i int) float64 { return y[i/copies] })
 		want := newExpected(t, d, y, loss.Quadratic{}, n, 1, FreeIntercept).ValueGrad(w, nil)
 		got := newExpected(t, c, yc, loss.Quadratic{}, loss.NoNoise{}, 1, FreeIntercept).ValueGrad(w, nil)
 		must.True(t, math.Abs(got/want-1) <= 0.01, "%s: %d copies come to %v, the expectation is %v", name, copies, got, want)
@@ -403,10 +403,7 @@ func TestDeadValues(t *testing.T) {
 		add := func(column uint32, x float64, field uint16) {
 			eventtest.Put(&e, column, x, field)
 		}
-		zero := 0.0
-		if i > 0 {
-			zero = 1
-		}
+		zero := must.Either(i > 0, 1.0, 0)
 		if i%2 == 0 {
 			add(1, 5*zero, number) // 1 of 100 readings is 0; half of the examples have no reading
 		}
@@ -427,9 +424,7 @@ func TestDeadValues(t *testing.T) {
 	want := []float64{0, 3 * 0.995, 2 * 0.995, 0}
 	dead := d.DeadValues()
 	must.Require(t, dead != nil && slices.Equal(dead.Columns, []uint32{1, 2, 4, 5}), "numbers are %+v", dead)
-	for i := range want {
-		must.True(t, math.Abs(dead.Reads[i]-want[i]) <= 1e-12, "%+v, want %v", dead, want)
-	}
+	must.Near(t, dead.Reads, want, 1e-12, "what dead features read")
 	none := (&Builder{}).Data(schema).DeadValues()
 	must.True(t, none == nil, "no column reads %+v", none)
 	schema.Absent = event.AbsentMissing
@@ -442,14 +437,12 @@ func TestDeadValues(t *testing.T) {
 func TestWithDead(t *testing.T) {
 	x, y := problems.Gaussian(41, 300, 4, false)
 	schema := event.NewSchema(20, []string{"-1", "1"}, 2)
-	var fields []uint16
-	for _, name := range []string{"a", "b"} {
-		fields = append(fields, schema.AddField(event.Field{Name: name, Kind: event.Numeric}))
-	}
+	numeric := func(name string) uint16 { return schema.AddField(event.Field{Name: name, Kind: event.Numeric}) }
+	fields := must.Map([]string{"a", "b"}, numeric)
 	var examples []event.Example
 	for i, row := range x {
 		e := event.Example{Weight: 1, Offset: int64(i)}
-		e.Label = eventtest.Class(y[i] > 0)
+		e.Label = must.Either(y[i] > 0, 1, 0)
 		add := func(column uint32, x float64, field uint16) {
 			eventtest.Put(&e, column, x, field)
 		}
@@ -546,10 +539,7 @@ func TestWithDead(t *testing.T) {
 			got := o.ValueGrad(w, nil) - Dot(w[:d.Columns()], w[:d.Columns()])
 			want := 0.0
 			e := &examples[at]
-			columns := e.Features.Index
-			if at == 17 && scaler != nil {
-				columns = []uint32{1, 2, 3, 4}
-			}
+			columns := must.Either(at == 17 && scaler != nil, []uint32{1, 2, 3, 4}, e.Features.Index)
 			for _, q := range n.Rates() {
 				for mask := range 1 << len(columns) {
 					p, dead := 1.0, map[uint32]bool{}

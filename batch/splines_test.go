@@ -9,7 +9,6 @@ import (
 
 	"blankout/batch/internal/problems"
 	"blankout/internal/event"
-	"blankout/internal/eventtest"
 	"blankout/internal/loss"
 	"blankout/internal/model"
 	"blankout/internal/must"
@@ -56,7 +55,7 @@ func TestSplinesAreOneFeature(t *testing.T) {
 	curved, summed := curvedData(t, 40, curvedWeight)
 	for _, noise := range curvedNoises {
 		objective := func(d *Data) *Expected {
-			y := eventtest.List(d.Rows(), func(i int) float64 { return float64(2*d.Label(i) - 1) })
+			y := must.List(d.Rows(), func(i int) float64 { return float64(2*d.Label(i) - 1) })
 			o, err := NewExpected(Problem{Data: d, Y: y, Loss: loss.LogisticGaussian{}, Noise: noise, Kappa: 1, Intercept: FreeIntercept,
 				Penalty: Penalty{R: make([]float64, d.Columns()+1), Center: make([]float64, d.Columns()+1)}, Threads: 2})
 			must.Do(t, err)
@@ -90,10 +89,7 @@ func TestSplinesAreOneFeature(t *testing.T) {
 		got := 0.0
 		for i := range n {
 			for j := i; j < n; j++ {
-				twice := 2.0
-				if i == j {
-					twice = 1
-				}
+				twice := must.Either(i == j, 1.0, 2)
 				got += twice * w[i] * matrix[i*n+j] * w[j]
 			}
 		}

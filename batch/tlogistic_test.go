@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"blankout/batch/internal/problems"
-	"blankout/internal/eventtest"
 	"blankout/internal/loss"
 	"blankout/internal/must"
 )
@@ -39,7 +38,7 @@ func TestTLogisticDerivatives(t *testing.T) {
 		for _, noise := range []loss.Noise{nil, loss.Dropout{Q: 0.5}, loss.Gaussian{SD: 1}} {
 			for _, intercept := range []Intercept{FreeIntercept, PenalizedIntercept, NoIntercept} {
 				o := tLogistic(t, 1.7, Problem{Data: d, Y: y, Kappa: 0.6, Noise: noise, Intercept: intercept}, prior, 0.3)
-				w := eventtest.List(o.Dim(), func(int) float64 { return r.NormFloat64() })
+				w := must.List(o.Dim(), func(int) float64 { return r.NormFloat64() })
 				problems.CheckDerivatives(t, string(prior), o, w, 1e-7)
 			}
 		}
@@ -73,18 +72,8 @@ func TestInfluencesFindWrongLabels(t *testing.T) {
 		order[i] = i
 		must.Require(t, xi[i] > 0 && xi[i] <= 1, "influence %v", xi[i])
 	}
-	slices.SortFunc(order, func(a, b int) int {
-		if xi[a] < xi[b] {
-			return -1
-		}
-		return 1
-	})
-	found := 0
-	for _, i := range order[:len(wrong)] {
-		if wrong[i] {
-			found++
-		}
-	}
+	slices.SortFunc(order, func(a, b int) int { return must.Either(xi[a] < xi[b], -1, 1) })
+	found := must.Count(len(wrong), func(i int) bool { return wrong[order[i]] })
 	must.True(t, found >= len(wrong)-2, "of %d wrong labels %d are among the smallest influences", len(wrong), found)
 }
 

@@ -118,7 +118,7 @@ func TestTrainOneAgainstOne(t *testing.T) {
 		}
 	}
 	pair := d.Subset(rows)
-	y := eventtest.List(len(rows), func(i int) float64 { return float64(pair.Label(i) - 2) })
+	y := must.List(len(rows), func(i int) float64 { return float64(pair.Label(i) - 2) })
 	r := solve(t, newExpected(t, pair, y, loss.LogisticGaussian{}, loss.NoNoise{}, 1, FreeIntercept), Options{Tol: 1e-6})
 	must.True(t, math.Abs(r.Objective-f.Problems[4].Objective) <= 1e-5*r.Objective, "classes 3 and 1 on their own: objective %v, among all %v", r.Objective, f.Problems[4].Objective)
 	each := must.Get(f.Model.EachBlock())(t)
@@ -300,10 +300,7 @@ func TestTrainIsEquivariant(t *testing.T) {
 							must.Require(t, off < 2e-4, "event %d: %v, want %v (%v off)", i, got[i]/a-b, want[i], off)
 						}
 						// J and the gap scale with |w|^2.
-						factor := a * a
-						if counts {
-							factor = 1
-						}
+						factor := must.Either(counts, 1, a*a)
 						must.True(t, math.Abs(other.Objective/factor/fit.Objective-1) < 1e-4, "objective %v, want %v times %v", other.Objective, factor, fit.Objective)
 						must.True(t, other.Gap <= c.Tol*other.Objective*1.01, "gap %v of %v", other.Gap, other.Objective)
 						must.True(t, other.Converged && fit.Converged, "converged %v, %v", fit.Converged, other.Converged)
@@ -418,5 +415,102 @@ func TestTrainOutlier(t *testing.T) {
 			off += math.Abs(got[i]-want[i]) / float64(len(got))
 		}
 		must.True(t, off <= 0.05, "%s: predictions move by %.3f", name, off)
+	}
+}
+
+// TestPercent checks that a fraction is formatted in percent with two significant digits and at most four decimals.
+func TestPercent(t *testing.T) {
+	for fraction, want := range map[float64]string{2.2355: "224", 0.5: "50", -0.0523: "5.2", 0.0049: "0.49", 0.000123: "0.012", 0.0000123: "0.0012", 1e-9: "0.0000", 0: "0.0000"} {
+		got := percent(fraction)
+		must.True(t, got == want, "%v is %s %%, want %s", fraction, got, want)
+	}
+}
+
+// TestDigits checks that a measure is formatted with the given number of digits, without an exponent if that is
+// readable.
+func TestDigits(t *testing.T) {
+	for _, c := range []struct {
+		x    float64
+		n    int
+		want string
+	}{{180.4, 2, "180"}, {7554.4, 4, "7554"}, {75544, 4, "75540"}, {-0.00012345, 4, "-0.0001234"}, {0, 2, "0"}, {0.4849, 4, "0.4849"},
+		{1.5e20, 2, "1.5e+20"}, {3e-9, 2, "3e-09"}, {math.Inf(1), 4, "+Inf"}} {
+		must.Equal(t, digits(c.x, c.n), c.want, c.x, "with", c.n, "digits")
+	}
+}
+
+// TestValidationAlarm checks that a report has an alarm if the live weights are far from the exact weights. There must
+// be no alarm if the live weights are better on the newest events.
+func TestValidationAlarm(t *testing.T) {
+	x := func(x float64) *float64 { return &x }
+	for name, c := range map[string]struct {
+		gap, gapError float64
+		live, exact   *float64
+		better, want  string
+	}{
+		"near":                    {0.99, 0, x(0.5), x(0.45), "exact", ""},
+		"a gap of 248 %":          {2.48, 0, x(0.5), x(0.45), "exact", "the current weights are far from the exact solution on the same events: their objective is 248 % above the exact one"},
+		"a gap by chance":         {1.2, 0.3, nil, nil, "neither", ""},
+		"a log-loss of 1.56":      {0.2, 0, x(1.56), x(0.48), "neither", "the current weights are far from the exact solution on the same events: their log-loss is 1.56, that of the exact solution 0.48"},
+		"small losses":            {0.2, 0, x(0.02), x(0.01), "exact", ""},
+		"losses in proportion":    {0.2, 0, x(1.4), x(1), "exact", ""},
+		"the stream has moved on": {2.48, 0, x(1.56), x(0.48), "live", ""},
+		"numbers":                 {3, 0, nil, nil, "exact", "the current weights are far from the exact solution on the same events: their objective is 300 % above the exact one"},
+	} {
+		v := Validation{RelativeGap: &c.gap, GapError: c.gapError, Live: ModelMeasures{LogLoss: c.live}, Exact: ModelMeasures{LogLoss: c.exact}, Newest: &Newest{Better: c.better}}
+		must.Equal(t, v.alarm(), c.want, name)
+	}
+	must.True(t, (&Validation{}).alarm() == "", "a report of nothing is an alarm")
+}
+
+// benchmarkData returns a training set that resembles images: each event has 20 % of 784 pixels.
+func benchmarkData(b *testing.B, binary bool) (*Data, []float64) {
+	r := rand.New(rand.NewPCG(1, 1))
+	var builder Builder
+	var y []float64
+	for i := range 5000 {
+		e := event.Example{Weight: 1}
+		for d := range 784 {
+			if r.IntN(5) == 0 {
+				v := 1.0
+				if !binary {
+					v = float64(1+r.IntN(255)) / 256
+				}
+				eventtest.Put(&e, uint32(d), v)
+			}
+		}
+		must.Do(b, builder.Add(&e))
+		y = append(y, float64(2*(i%2)-1))
+	}
+	return builder.Data(event.NewSchema(20, []string{"-1", "1"}, 2)), y
+}
+
+// BenchmarkPass measures the time per entry of a pass over the data.
+func BenchmarkPass(b *testing.B) {
+	for _, c := range []struct {
+		name   string
+		binary bool
+		noise  loss.Noise
+	}{
+		{"float32/none", false, loss.NoNoise{}}, {"float32/dropout", false, loss.Dropout{Q: 0.5}},
+		{"binary/none", true, loss.NoNoise{}}, {"binary/dropout", true, loss.Dropout{Q: 0.5}},
+	} {
+		d, y := benchmarkData(b, c.binary)
+		o := newExpected(b, d, y, loss.LogisticChen{}, c.noise, 1, FreeIntercept)
+		w, g := make([]float64, o.Dim()), make([]float64, o.Dim())
+		for i := range w {
+			w[i] = 0.01 * float64(i%7-3)
+		}
+		run := func(name string, f func()) {
+			b.Run(c.name+"/"+name, func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					f()
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*d.entries), "ns/entry")
+			})
+		}
+		run("gradient", func() { o.ValueGrad(w, g) })
+		run("hessian", func() { o.HessVec(w, g) })
 	}
 }

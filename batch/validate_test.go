@@ -2,13 +2,13 @@ package batch_test
 
 import (
 	"context"
-	"io"
 	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
 
 	"blankout/batch"
+	"blankout/batch/internal/adult"
 	"blankout/batch/internal/problems"
 	"blankout/internal/event"
 	"blankout/internal/eventtest"
@@ -42,7 +42,7 @@ func validated(t *testing.T, schema *event.Schema, all []event.Example, change f
 // with the frozen Scaler of the live model.
 func TestValidateIsTrain(t *testing.T) {
 	longtest.Numeric(t)
-	adultSchema, adult := problems.Events(t, "testdata/adult.svm.gz")
+	adultSchema, adultEvents := adult.Events(t)
 	severalSchema, more := problems.Several(4, 800)
 	tests := []struct {
 		name   string
@@ -51,9 +51,9 @@ func TestValidateIsTrain(t *testing.T) {
 		change func(*online.Config)
 		loss   string
 	}{
-		{"adult", adultSchema, adult, func(*online.Config) {}, "logistic"},
-		{"hinge", adultSchema, adult, func(c *online.Config) { c.Loss = "hinge" }, "hinge"},
-		{"constant noise", adultSchema, adult, func(c *online.Config) { c.Noise = "gaussian:0.1" }, "logistic"},
+		{"adult", adultSchema, adultEvents, func(*online.Config) {}, "logistic"},
+		{"hinge", adultSchema, adultEvents, func(c *online.Config) { c.Loss = "hinge" }, "hinge"},
+		{"constant noise", adultSchema, adultEvents, func(c *online.Config) { c.Noise = "gaussian:0.1" }, "logistic"},
 		{"four classes", severalSchema, more, func(*online.Config) {}, "logistic"},
 	}
 	for _, tt := range tests {
@@ -115,14 +115,14 @@ func without(r *rand.Rand, e *event.Example, d float64) *event.Example {
 // the missing fraction of each mask, not by the deleted fraction. This causes a difference of 0.3 points.
 func TestForecastIsSimulation(t *testing.T) {
 	longtest.Numeric(t)
-	adultSchema, adult := problems.Events(t, "testdata/adult.svm.gz")
+	adultSchema, adultEvents := adult.Events(t)
 	severalSchema, more := problems.Several(4, 2000)
 	binarySchema, binary := problems.Several(2, 4000) // 20 features, so that the forecast uses the normal approximation
 	for _, tt := range []struct {
 		name   string
 		schema *event.Schema
 		all    []event.Example
-	}{{"adult", adultSchema, adult}, {"four classes", severalSchema, more}, {"two classes", binarySchema, binary}} {
+	}{{"adult", adultSchema, adultEvents}, {"four classes", severalSchema, more}, {"two classes", binarySchema, binary}} {
 		t.Run(tt.name, func(t *testing.T) {
 			r, live, _ := validated(t, tt.schema, tt.all, func(c *online.Config) { c.Optimizer = "adagrad" }, batch.DefaultValidateConfig()) // no splines
 			var held []event.Example
@@ -139,10 +139,7 @@ func TestForecastIsSimulation(t *testing.T) {
 				var left event.Example
 				for i := range held {
 					for range copies {
-						var dead []bool
-						for range held[i].Features.Index {
-							dead = append(dead, draw.Float64() < d)
-						}
+						dead := must.List(held[i].Features.Len(), func(int) bool { return draw.Float64() < d })
 						model.LossesOf(live, 0).Lose(model.LossDead, &held[i], 0, held[i].Features.Index, dead, &left)
 						if model.Predict(live.Score(&left, make([]float64, live.Outputs))) != held[i].Label {
 							silently++
@@ -244,7 +241,7 @@ func TestValidateMissing(t *testing.T) {
 	for _, policy := range []model.MissingPolicy{model.MissingNone, model.MissingRescale} {
 		schema, all := problems.Several(2, 3000)
 		r := rand.New(rand.NewPCG(5, 5))
-		weights := eventtest.List(1<<schema.Bits, func(int) float64 { return 0.1 * r.NormFloat64() })
+		weights := must.List(1<<schema.Bits, func(int) float64 { return 0.1 * r.NormFloat64() })
 		live := model.NewLinear(schema, "logistic", "none", [][]float64{weights}, []float64{0.2})
 		live.Missing = (*model.Missing)(nil).Forced(policy)
 		v := batch.NewEvidence(live)
@@ -361,7 +358,7 @@ func TestHalvesAreFair(t *testing.T) {
 	longtest.Numeric(t)
 	const columns, learned, size = 30, 100_000, 800
 	r := rand.New(rand.NewPCG(3, 4))
-	w := eventtest.List(columns, func(int) float64 { return r.NormFloat64() / 3 })
+	w := must.List(columns, func(int) float64 { return r.NormFloat64() / 3 })
 	made := func() *event.Example {
 		e := &event.Example{Weight: 1}
 		z := 0.0
@@ -370,7 +367,7 @@ func TestHalvesAreFair(t *testing.T) {
 			eventtest.Put(e, uint32(j), x)
 			z += w[j] * x
 		}
-		e.Label = eventtest.Class(r.Float64() < 1/(1+math.Exp(-z)))
+		e.Label = must.Either(r.Float64() < 1/(1+math.Exp(-z)), 1, 0)
 		return e
 	}
 	config := online.DefaultConfig()
@@ -517,18 +514,6 @@ func validatedNumbers(t *testing.T, lossName string, change func(*online.Config)
 	return r, live, solution.Linear, learner, all
 }
 
-// oneBatch is a Source that returns all events as one batch.
-type oneBatch []event.Example
-
-func (o *oneBatch) Next(_ context.Context, b *event.Batch) error {
-	if len(*o) == 0 {
-		return io.EOF
-	}
-	*b = event.Batch{Topic: "x", Examples: *o}
-	*o = nil
-	return nil
-}
-
 // TestValidateRegression checks that the live objective equals the learner's own objective on the same events. The
 // exact objective must be lower than the live objective, up to the certificate. The measures of both models must agree
 // with their predictions for held-out events.
@@ -547,8 +532,8 @@ func TestValidateRegression(t *testing.T) {
 						learned = append(learned, all[i])
 					}
 				}
-				source := oneBatch(learned)
-				itself, _, _, err := learner.Evaluate(t.Context(), &source, 1)
+				source := eventtest.Source(event.Batch{Topic: "x", Examples: learned})
+				itself, _, _, err := learner.Evaluate(t.Context(), source, 1)
 				must.Do(t, err)
 				must.True(t, math.Abs(r.Live.Objective-itself) <= 1e-9*math.Abs(itself), "live objective %.12g, the learner says %.12g", r.Live.Objective, itself)
 				must.True(t, r.Gap > 0 && r.Certificate != nil && *r.Certificate <= 1e-6*math.Abs(r.Exact.Objective), "gap %v with certificate %v of %v", r.Gap, r.Certificate, r.Exact.Objective)
@@ -688,12 +673,7 @@ func TestForecastOfRegressionIsAllMasks(t *testing.T) {
 				continue
 			}
 			failures++
-			want := sum(off, func(dead uint32) float64 {
-				if dead == 1<<(f.Name[1]-'0') {
-					return 1
-				}
-				return 0
-			})
+			want := sum(off, func(dead uint32) float64 { return must.Either(dead == 1<<(f.Name[1]-'0'), 1.0, 0) })
 			must.True(t, math.Abs(f.Live-want) <= 1e-9*want && math.Abs(f.Rise-(want-*r.Live.RMSE)) <= 1e-9*want, "%s, without %s: %+v, zeroing says %v after %v", lossName, f.Name, f, want, *r.Live.RMSE)
 		}
 		must.True(t, failures == 6, "%d features in %v", failures, r.Failures)

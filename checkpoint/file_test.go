@@ -21,7 +21,6 @@ import (
 	"testing/iotest"
 
 	"blankout/internal/event"
-	"blankout/internal/eventtest"
 	"blankout/internal/model"
 	"blankout/internal/must"
 )
@@ -146,10 +145,7 @@ func TestTruncated(t *testing.T) {
 	data := encode(t, Linear, sample...)
 	for n := range data {
 		f, err := decode(t, data[:n])
-		want := ErrDamaged
-		if n == 0 {
-			want = ErrForeign
-		}
+		want := must.Either(n == 0, ErrForeign, ErrDamaged)
 		must.True(t, errors.Is(err, want), "%d of %d bytes: %v, %v", n, len(data), f, err)
 	}
 	must.ErrorIs(t, must.Err(decode(t, append(slices.Clone(data), 0))), ErrDamaged, "a byte more")
@@ -233,7 +229,7 @@ func FuzzDecode(f *testing.F) {
 }
 
 func BenchmarkWrite(b *testing.B) {
-	blocks := eventtest.List(32, func(i int) event.Block {
+	blocks := must.List(32, func(i int) event.Block {
 		return event.Block{Name: fmt.Sprintf("rows/%04d", i), Data: make([]byte, 1<<19)}
 	})
 	b.SetBytes(32 << 19)

@@ -33,6 +33,14 @@ func save(s *Store, n int) error {
 	return err
 }
 
+// saveFirst saves checkpoints 0 to n-1.
+func saveFirst(t *testing.T, s *Store, n int) {
+	t.Helper()
+	for i := range n {
+		must.Do(t, save(s, i))
+	}
+}
+
 // loaded loads a checkpoint made by content and returns its number n, or -1 if the Store has no checkpoint.
 func loaded(t *testing.T, s *Store) (n int, refused []Refusal) {
 	t.Helper()
@@ -109,9 +117,7 @@ func TestLockFollowsNoLink(t *testing.T) {
 func TestStoreGoesBackBehindDamage(t *testing.T) {
 	dir := t.TempDir()
 	s := openStore(t, dir, 5)
-	for n := range 4 {
-		must.Do(t, save(s, n))
-	}
+	saveFirst(t, s, 4)
 	damage(t, filepath.Join(dir, fileName(3)), func(b []byte) []byte { return b[:len(b)-1] })
 	damage(t, filepath.Join(dir, fileName(2)), func(b []byte) []byte { b[70] ^= 1; return b })
 	n, refused := loaded(t, s)
@@ -147,9 +153,7 @@ func TestSetAside(t *testing.T) {
 	aside, err := s.SetAside()
 	must.Require(t, aside == "" && err == nil, "nothing set aside: %q, %v", aside, err)
 	for round := range 3 {
-		for n := range 3 {
-			must.Do(t, save(s, n))
-		}
+		saveFirst(t, s, 3)
 		aside := must.Get(s.SetAside())(t)
 		n, _ := loaded(t, s)
 		must.True(t, n == -1, "round %d: loaded %d from a directory that was set aside", round, n)
@@ -505,9 +509,7 @@ func TestNextStart(t *testing.T) {
 func TestUnreadableIsReadAgain(t *testing.T) {
 	disk := &testDisk{}
 	s := must.Get(open(disk, "d", 3))(t)
-	for n := range 3 {
-		must.Do(t, save(s, n))
-	}
+	saveFirst(t, s, 3)
 	s = must.Get(open(disk, "d", 3))(t) // a Store that has read none of the checkpoints
 	disk.unreadable = "d/" + fileName(2)
 	for i, want := range [][]string{
@@ -567,9 +569,7 @@ func TestLostDirectory(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/midway=%v", name, midway), func(t *testing.T) {
 				dir := filepath.Join(t.TempDir(), "cp")
 				s := openStore(t, dir, 3)
-				for n := range 2 {
-					must.Do(t, save(s, n))
-				}
+				saveFirst(t, s, 2)
 				var before map[string]string
 				act := func() {
 					for _, f := range lose {
@@ -612,9 +612,7 @@ func TestDamagedDoNotCount(t *testing.T) {
 	for _, loads := range []bool{true, false} {
 		dir := t.TempDir()
 		s := openStore(t, dir, 5)
-		for n := range 5 {
-			must.Do(t, save(s, n))
-		}
+		saveFirst(t, s, 5)
 		s.Close()
 		for _, n := range []uint64{1, 3, 4} { // checkpoints 0 and 2 are valid
 			damage(t, filepath.Join(dir, fileName(n)), func(b []byte) []byte { b[70] ^= 1; return b })
@@ -627,10 +625,7 @@ func TestDamagedDoNotCount(t *testing.T) {
 		for n, want := range [][]uint64{{5, 4, 3, 2, 1, 0}, {6, 5, 4, 3, 2}, {7, 6, 5}, {8, 7, 6}} {
 			must.Do(t, save(s, n+5))
 			names := must.Get(List(dir))(t)
-			var wanted []string
-			for _, n := range want {
-				wanted = append(wanted, fileName(n))
-			}
+			wanted := must.Map(want, fileName)
 			must.True(t, slices.Equal(names, wanted), "loaded before: %v; after save %d: %v, want %v", loads, n, names, wanted)
 		}
 	}
@@ -724,9 +719,7 @@ func TestInterruptedSetAside(t *testing.T) {
 	for crash := 1; ; crash++ {
 		disk := &testDisk{}
 		s := must.Get(open(disk, "d", 4))(t)
-		for n := range 4 {
-			must.Do(t, save(s, n))
-		}
+		saveFirst(t, s, 4)
 		disk.calls, disk.crashAt = 0, crash
 		synced := &syncedDirs{testDisk: disk}
 		s.fs = synced

@@ -2,18 +2,27 @@ package client_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kfake"
+
 	"blankout/app/served"
+	"blankout/app/served/kafka"
+	"blankout/app/served/s3"
 	"blankout/client"
+	"blankout/internal/event"
 	"blankout/internal/longtest"
 	"blankout/internal/must"
+	"blankout/internal/s3test"
+	"blankout/stream"
 )
 
 const models = "../tests/testdata/format1/"
@@ -29,10 +38,7 @@ func TestPredictionsEqualTheProgram(t *testing.T) {
 		inner := must.Get(served.ReadFile(path))(t)
 		must.True(t, !m.Regression() && strings.Join(m.Classes(), " ") == "bad good" && m.Version() == inner.Version && m.Events() == inner.Events && m.Published().Equal(inner.At),
 			"%s: %v %v %d %d %v", name, m.Regression(), m.Classes(), m.Version(), m.Events(), m.Published())
-		explain := 3
-		if name == "kernel" {
-			explain = 0
-		}
+		explain := must.Either(name == "kernel", 0, 3)
 		for _, e := range events {
 			got := must.Get(m.Predict([]byte(e), explain))(t)
 			want := must.Get(inner.Predict([]byte(e), explain))(t)
@@ -77,4 +83,63 @@ func TestOutsideProgram(t *testing.T) {
 	model := must.Get(filepath.Abs(models + "checkpoint.blankout"))(t)
 	out, err = exec.Command(filepath.Join(dir, "outside"), model).CombinedOutput()
 	must.True(t, err == nil && bytes.Contains(out, []byte(`"class":"good"`)) && bytes.Contains(out, []byte(`"explanation":[{"feature":`)), "%v\n%s", err, out)
+}
+
+// A learner publishes its models to a topic, and your program reads the newest model.
+func ExampleOpen_kafka() {
+	cluster, err := kfake.NewCluster(kfake.Ports(0)) // takes the role of your brokers
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer cluster.Close()
+	brokers := stream.DefaultConnectConfig()
+	brokers.Brokers = cluster.ListenAddrs()
+	ctx := context.Background()
+	p, err := kafka.NewPublisher(ctx, kafka.PublisherConfig{ConnectConfig: brokers, Topic: "models", Create: true})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer p.Close()
+	if err := p.Publish(ctx, opinion(7)); err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	// Your own program contains the code from here on.
+	m, err := client.Open(ctx, "kafka://"+strings.Join(brokers.Brokers, ",")+"/models", client.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println("version", m.Version())
+	// Output: version 7
+}
+
+// A learner publishes its models to an object in a store, and your program reads the newest model.
+func ExampleOpen_s3() {
+	store := s3test.Start() // takes the role of your store
+	defer store.Close()
+	os.Setenv("AWS_ACCESS_KEY_ID", s3test.AccessKey)
+	os.Setenv("AWS_SECRET_ACCESS_KEY", s3test.SecretKey)
+	ctx := context.Background()
+	p, err := s3.NewPublisher(ctx, s3.Config{Endpoint: event.Address(store.URL), Region: s3test.Region}, "s3://models/fraud.blankout")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	if err := p.Publish(ctx, opinion(7)); err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	// Your own program contains the code from here on.
+	m, err := client.Open(ctx, "s3://models/fraud.blankout", client.Options{S3: client.S3{Endpoint: store.URL, Region: s3test.Region}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println("version", m.Version())
+	// Output: version 7
 }

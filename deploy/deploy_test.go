@@ -70,10 +70,8 @@ func TestDashboard(t *testing.T) {
 func composed(t *testing.T) *config.Loaded {
 	t.Helper()
 	compose := must.Get(os.ReadFile("docker-compose.yml"))(t)
-	var env []string
-	for _, m := range regexp.MustCompile(`(?m)^ +(BLANKOUT_[A-Z_]+): "?([^"\n]+)"?$`).FindAllStringSubmatch(string(compose), -1) {
-		env = append(env, m[1]+"="+m[2])
-	}
+	set := regexp.MustCompile(`(?m)^ +(BLANKOUT_[A-Z_]+): "?([^"\n]+)"?$`).FindAllStringSubmatch(string(compose), -1)
+	env := must.Map(set, func(m []string) string { return m[1] + "=" + m[2] })
 	l := must.Get(config.Load(config.Source{File: "blankout.toml", Env: env}))(t)
 	must.True(t, len(env) >= 3, "%v: the containers set more", env)
 	return l

@@ -252,10 +252,7 @@ func TestTargetUnit(t *testing.T) {
 		for _, unit := range []float64{1024, 1e-6} {
 			plain, scaled := newRun(t, s, 61), newRun(t, s, 61)
 			scaled.feed.target = func(y float64) float64 { return unit * y }
-			tolerance := 1e-5
-			if unit == 1024 {
-				tolerance = 1e-9
-			}
+			tolerance := must.Either(unit == 1024, 1e-9, 1e-5)
 			for i := range 400 {
 				a, b := plain.step(), scaled.step()
 				if b[0] /= unit; i > 0 && !near(a, b, tolerance) {

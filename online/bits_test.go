@@ -3,10 +3,7 @@ package online_test
 // This file tests results that must be equal bit by bit.
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"math"
 	"math/rand/v2"
@@ -14,6 +11,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/longtest"
 	"blankout/internal/model"
 	"blankout/internal/must"
@@ -181,10 +179,7 @@ func TestRandomRestarts(t *testing.T) {
 	groups.Noise, groups.ExpectedMissingGroups, groups.UnlabeledWeight, groups.OnDrift = "group:0.3", 0.3, 0.5, "forget"
 	fading.HalfLife, fading.ClassWeight = 400, map[string]float64{"c1": 2}
 	counts.Loss = "absolute"
-	count := 40
-	if longtest.Asked() {
-		count = 100
-	}
+	count := must.Either(longtest.Asked(), 100, 40)
 	for i, c := range []struct {
 		setting
 		events, delay int
@@ -279,18 +274,13 @@ func learnFile(t *testing.T, s setting, path string, threads int) *learner {
 	if threads > 0 {
 		f.Ahead(threads, nil)
 	}
-	var b event.Batch
-	for {
-		if err := f.Next(context.Background(), &b); errors.Is(err, io.EOF) {
-			return l
-		} else if err != nil {
-			t.Fatal(err)
-		}
+	for b := range eventtest.Batches(t, f.Next) {
 		l.SetSchema(b.Schema)
 		for i := range b.Examples {
 			l.learn(&b.Examples[i])
 		}
 	}
+	return l
 }
 
 // TestFieldOrder checks that the order of the fields in a JSON object does not matter.
@@ -380,9 +370,7 @@ func FuzzRestore(f *testing.F) {
 	c := online.DefaultConfig()
 	c.IRLSBatch, c.IRLSWindow, c.Noise = 7, 14, "dropout:0.3"
 	l, s := streamLearner(f, c, 2), synthetic.NewStream(4, 2)
-	for range 40 {
-		l.Learn(s.Next(), nil)
-	}
+	learnNext(l, 40, s.Next)
 	blocks := blocksOf(f, l)
 	for _, b := range blocks {
 		if len(b.Data) < 20_000 {
@@ -410,9 +398,7 @@ func FuzzRestore(f *testing.F) {
 // of its model.
 func TestSnapshotIsImmutable(t *testing.T) {
 	l, s := streamLearner(t, online.DefaultConfig(), 3), synthetic.NewStream(4, 3)
-	for range 50 {
-		l.Learn(s.Next(), nil)
-	}
+	learnNext(l, 50, s.Next)
 	snapshot, want := l.Snapshot(), blocksOf(t, l)
 	e := clone(s.Next())
 	held := snapshot.Model()
@@ -444,9 +430,7 @@ func TestDamagedStates(t *testing.T) {
 		schema, draw := drawn(7, classes)
 		l, r := newLearner(t, c, schema), rand.New(rand.NewPCG(5, 3))
 		l.Learn(&event.Example{Refused: &event.Refusal{Reason: event.ReasonLabel, Detail: "none"}}, nil)
-		for range 1100 {
-			l.Learn(draw(), nil)
-		}
+		learnNext(l, 1100, draw)
 		whole, restored := blocksOf(t, l), restart(t, c, l)
 		sameState(t, "restored", whole, blocksOf(t, restored))
 		by := restored.Report().RefusedBy

@@ -100,6 +100,15 @@ func (x *twins) same(t *testing.T, what string) {
 	sameState(t, what+": after restarts", blocksOf(t, x.Learner), blocksOf(t, x.again))
 }
 
+// learnNext makes a learner learn the next n events.
+func learnNext(l interface {
+	Learn(*event.Example, *online.Prediction) online.Prediction
+}, n int, next func() *event.Example) {
+	for range n {
+		l.Learn(next(), nil)
+	}
+}
+
 // finite fails the test unless every number of a Learner is finite.
 func finite(t *testing.T, l *online.Learner) {
 	t.Helper()
@@ -267,13 +276,8 @@ func paired() (out []setting) {
 		}
 	}
 	paired := map[[2]string]bool{}
-	fresh := func(c candidate) (n int) {
-		for _, p := range c.pairs {
-			if !paired[p] {
-				n++
-			}
-		}
-		return n
+	fresh := func(c candidate) int {
+		return must.Count(len(c.pairs), func(i int) bool { return !paired[c.pairs[i]] })
 	}
 	for len(all) > 0 {
 		best := 0

@@ -73,7 +73,7 @@ func TestPositive(t *testing.T) {
 func mislabeled(r *rand.Rand, fraction float64) *event.Example {
 	x, y := 6*r.Float64()-3, 6*r.Float64()-3
 	e := &event.Example{Weight: 1, Features: event.Vec{Index: []uint32{1, 2}, Value: []float64{x, y}}}
-	e.Label = eventtest.Class((x+y > 0) != (r.Float64() < fraction))
+	e.Label = must.Either((x+y > 0) != (r.Float64() < fraction), 1, 0)
 	return e
 }
 
@@ -88,9 +88,7 @@ func TestLinkOfWrongLabels(t *testing.T) {
 		c.Calibrate, c.Optimizer = calibrate, "adagrad" // the weight of correcting experts depends on the calibration
 		l := start(t, c, event.NewSchema(8, []string{"a", "b"}, 2))
 		r := rand.New(rand.NewPCG(1, 2))
-		for range 12_000 {
-			l.Learn(mislabeled(r, 0.1), nil)
-		}
+		learnNext(l, 12_000, func() *event.Example { return mislabeled(r, 0.1) })
 		learners[calibrate] = l
 	}
 	off, auto, on := learners["off"], learners["auto"], learners["on"]
@@ -133,16 +131,14 @@ func TestLinkOfWrongLabels(t *testing.T) {
 		c := online.DefaultConfig()
 		change(&c)
 		l, r := start(t, c, event.NewSchema(8, []string{"a", "b"}, 2)), rand.New(rand.NewPCG(1, 2))
-		for range 6000 {
-			l.Learn(clear(mislabeled(r, 0), r), nil)
-		}
+		learnNext(l, 6000, func() *event.Example { return clear(mislabeled(r, 0), r) })
 		must.True(t, l.model().Link == nil, "%s: auto calibrates", name)
 	}
 }
 
 // TestCheckNumbers checks which labels look like regression targets under a loss for classification.
 func TestCheckNumbers(t *testing.T) {
-	whole := eventtest.List(21, func(i int) string { return fmt.Sprint(i) })
+	whole := must.List(21, func(i int) string { return fmt.Sprint(i) })
 	refused := event.Example{Refused: &event.Refusal{Reason: event.ReasonLabel, Detail: `label "2.5" is not one of the classes`}}
 	for _, c := range []struct {
 		name    string
@@ -224,10 +220,7 @@ func TestManyClasses(t *testing.T) {
 		sameState(t, "after restarts", plain.blocks(), restarted.blocks())
 		e := clone(plain.in.event(draw(plain, events)))
 		snapshot := plain.model()
-		sum := 0.0
-		for _, p := range snapshot.Probabilities(score(snapshot, e), make([]float64, snapshot.Outputs)) {
-			sum += p
-		}
+		sum := must.Sum(snapshot.Probabilities(score(snapshot, e), make([]float64, snapshot.Outputs)))
 		must.True(t, math.Abs(sum-1) <= 1e-9 && len(snapshot.Schema.Classes) >= classes, "strays %v: %d classes, whose probabilities sum to %v", strays, len(snapshot.Schema.Classes), sum)
 	}
 }
@@ -330,12 +323,10 @@ func TestMoreClasses(t *testing.T) {
 	for maxClasses, want := range map[int]int{10: 10, 12: 120} {
 		s := event.NewSchema(10, nil, maxClasses)
 		online.TakeMoreClasses(s)
-		got := 0
-		for label := range 1000 {
-			if _, ok := s.Class([]byte(fmt.Sprint("l", label))); ok {
-				got++
-			}
-		}
+		got := must.Count(1000, func(label int) bool {
+			_, ok := s.Class([]byte(fmt.Sprint("l", label)))
+			return ok
+		})
 		must.True(t, got == want, "%d labels of max_classes %d", got, maxClasses)
 	}
 }

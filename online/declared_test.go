@@ -14,9 +14,11 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/eventtest"
 	"blankout/internal/longtest"
+	"blankout/internal/loss"
 	"blankout/internal/model"
 	"blankout/internal/must"
 	"blankout/online"
+	"blankout/online/synthetic"
 	"blankout/stream/record"
 )
 
@@ -30,20 +32,10 @@ type readings struct {
 
 const readingClasses = 3
 
-func (s *readings) numbers() int {
-	if s.picture {
-		return 64
-	}
-	return 16
-}
+func (s *readings) numbers() int { return must.Either(s.picture, 64, 16) }
 
 // group returns the group of a numeric field: a patch of the image, or four sensors.
-func (s *readings) group(i int) int {
-	if s.picture {
-		return i/16*4 + i%8/2
-	}
-	return i / 4
-}
+func (s *readings) group(i int) int { return must.Either(s.picture, i/16*4+i%8/2, i/4) }
 
 func (s *readings) next() (class int, x []float64) {
 	class = s.r.IntN(readingClasses)
@@ -109,10 +101,7 @@ func declaredErrors(t *testing.T, format string, picture, groups bool, filled in
 	if groups {
 		c.Groups = map[string][]string{}
 		for i := range s.numbers() {
-			name := fmt.Sprintf("n%d", i+1)
-			if format == "svmlight" {
-				name = fmt.Sprint(i + 1)
-			}
+			name := must.Either(format == "svmlight", fmt.Sprint(i+1), fmt.Sprintf("n%d", i+1))
 			g := fmt.Sprintf("g%d", s.group(i))
 			c.Groups[g] = append(c.Groups[g], name)
 		}
@@ -143,10 +132,7 @@ func declaredErrors(t *testing.T, format string, picture, groups bool, filled in
 	}
 	m := l.Snapshot().Model()
 	wrong := func(of *event.Example) float64 {
-		if m.Predict(m.Score(of, make([]float64, readingClasses))) != e.Label {
-			return 1.0 / deadEvents
-		}
-		return 0
+		return must.Either(m.Predict(m.Score(of, make([]float64, readingClasses))) != e.Label, 1.0/deadEvents, 0)
 	}
 	dead := make([]bool, s.numbers())
 	for range deadEvents {
@@ -262,7 +248,7 @@ func TestDeclaredOneHot(t *testing.T) {
 	longtest.NotRaced(t)
 	const fields, values = 6, 40
 	r := rand.New(rand.NewPCG(5, 8))
-	effect := eventtest.List(fields*values, func(int) float64 { return 0.3 * r.NormFloat64() })
+	effect := must.List(fields*values, func(int) float64 { return 0.3 * r.NormFloat64() })
 	l := newLearner(t, online.DefaultConfig(), event.NewSchema(8, []string{"no", "yes"}, 2))
 	next := func() *event.Example {
 		e, score := &event.Example{Weight: 1}, 0.0
@@ -271,12 +257,10 @@ func TestDeclaredOneHot(t *testing.T) {
 			score += effect[column]
 			eventtest.Put(e, uint32(column), 1)
 		}
-		e.Label = eventtest.Class(r.Float64() < 1/(1+math.Exp(-score)))
+		e.Label = must.Either(r.Float64() < 1/(1+math.Exp(-score)), 1, 0)
 		return e
 	}
-	for range 12_000 {
-		l.Learn(next(), nil)
-	}
+	learnNext(l, 12_000, next)
 	m, scores := l.Snapshot().Model(), make([]float64, 1)
 	loss := func(e *event.Example) float64 { return m.Decision().LogLoss(m.Score(e, scores), e.Label) }
 	for _, rate := range []float64{0.3, 0.6, 0.9} {
@@ -304,3 +288,94 @@ func TestDeclaredOneHot(t *testing.T) {
 
 // deviation returns the standard error of a difference of two error rates near p.
 func deviation(p float64) float64 { return math.Sqrt(2 * p * (1 - p) / deadEvents) }
+
+// readingsOf returns a Schema of correlated numbers, and a function that returns the next event.
+func readingsOf(seed uint64, classes int) (s *event.Schema, next func() *event.Example) {
+	s, r := synthetic.NewReadings(seed, 16, classes)
+	if classes == 0 {
+		s.Target, s.Classes = loss.Real, nil
+	}
+	return s, func() *event.Example { return r.Next(s, classes) }
+}
+
+// killed returns a copy of an event in which half of the numbers, or of the groups, are silently missing.
+func killed(r *rand.Rand, e *event.Example, dead *model.Dead, groups bool) *event.Example {
+	died := false
+	for i, column := range e.Features.Index {
+		if !groups || i%4 == 0 {
+			died = r.IntN(2) == 0
+		}
+		if died {
+			e.Features.Value[i], _ = dead.Of(column)
+		}
+	}
+	return e
+}
+
+// silentLoss learns events. It returns the model's loss on events in which half of the numbers, or of the groups, are
+// silently missing. The loss is the log-loss or, for regression, the squared error.
+func silentLoss(t *testing.T, c online.Config, classes int, groups bool) float64 {
+	t.Helper()
+	schema, draw := readingsOf(3, classes)
+	if classes == 0 {
+		c.Loss = "squared"
+	}
+	l := newLearner(t, c, schema)
+	learnNext(l, 4000, draw)
+	m, r, lost := l.Snapshot().Model(), rand.New(rand.NewPCG(9, 9)), 0.0
+	const tests = 2000
+	for range tests {
+		e := killed(r, draw(), m.Dead, groups)
+		scores := m.Score(e, make([]float64, m.Outputs))
+		if classes > 0 {
+			lost += m.Decision().LogLoss(scores, e.Label) / tests
+			continue
+		}
+		d := m.Value(scores[0]) - e.Target
+		lost += d * d / tests
+	}
+	return lost
+}
+
+// TestSilentMissingKeepsItsPromise checks events in which half of the fields, or of the groups, are silently missing.
+// The loss on these events must be lower if the learner uses silent_missing.
+func TestSilentMissingKeepsItsPromise(t *testing.T) {
+	t.Parallel()
+	for _, classes := range []int{2, 0} {
+		for _, groups := range []bool{false, true} {
+			if groups && classes == 0 {
+				continue
+			}
+			c := plain()
+			without := silentLoss(t, c, classes, groups)
+			c.SilentMissing, c.SilentGroups = 0.5, groups
+			with := silentLoss(t, c, classes, groups)
+			must.True(t, with < 0.97*without, "%d classes, groups %v: it loses %.4f with silent_missing = 0.5, %.4f without", classes, groups, with, without)
+			c.Optimizer = "auto" // correcting experts also learn from silently masked copies
+			most := must.Either(classes == 0, 1.01*with, 0.995*with)
+			corrected := silentLoss(t, c, classes, groups)
+			must.True(t, corrected < most, "%d classes, groups %v: corrected it loses %.4f, else %.4f", classes, groups, corrected, with)
+		}
+	}
+}
+
+// TestDeadValues checks that outliers and unlabeled events do not change the values for silently missing columns.
+func TestDeadValues(t *testing.T) {
+	c := plain()
+	c.SilentMissing = 0.3
+	schema, draw := readingsOf(1, 2)
+	l := newLearner(t, c, schema)
+	for i := range 1000 {
+		e := draw()
+		switch {
+		case i > 100 && i%50 == 0:
+			e.Features.Value[1] = 1e20
+		case i%50 == 1:
+			e.Label, e.Features.Value[1] = event.Unlabeled, -3e5
+		}
+		l.Learn(e, nil)
+	}
+	dead := l.Snapshot().Model().Dead
+	x, known := dead.Of(2)
+	must.True(t, known && x >= 40 && x <= 80, "a dead number reads %v, known %v", x, known)
+}

@@ -82,7 +82,7 @@ func flipped(t *testing.T, seed uint64, onDrift string, restarts bool) (wrong fl
 	}
 	l = start(t, c, eventtest.Schema(features, "", "a", "b"))
 	r := rand.New(rand.NewPCG(seed, 1))
-	w := eventtest.List(features, func(int) float64 { return r.NormFloat64() })
+	w := must.List(features, func(int) float64 { return r.NormFloat64() })
 	for i := range 10_500 {
 		x, f := make([]float64, features), 0.0
 		for j := range w {
@@ -93,7 +93,7 @@ func flipped(t *testing.T, seed uint64, onDrift string, restarts bool) (wrong fl
 		if i >= 10_000 {
 			f = -f
 		}
-		e.Label = eventtest.Class(r.Float64() < 1/(1+math.Exp(-f)))
+		e.Label = must.Either(r.Float64() < 1/(1+math.Exp(-f)), 1, 0)
 		if restarts && i >= 10_000 && i%41 == 0 {
 			l = l.restored()
 		}
@@ -109,10 +109,7 @@ func flipped(t *testing.T, seed uint64, onDrift string, restarts bool) (wrong fl
 func TestAbruptDrift(t *testing.T) {
 	t.Parallel()
 	wrong := map[string]float64{}
-	seeds := 1
-	if longtest.Asked() {
-		seeds = 3
-	}
+	seeds := must.Either(longtest.Asked(), 3, 1)
 	for seed := range uint64(seeds) {
 		for _, onDrift := range []string{"", "forget", "log"} {
 			of, _ := flipped(t, seed, onDrift, false)

@@ -130,7 +130,7 @@ func rings(seed uint64, flat *bool) (*event.Schema, func() *event.Example) {
 	return s, func() *event.Example {
 		x, y := r.NormFloat64(), r.NormFloat64()
 		e := eventtest.Event(0, x, 10+3*y, r.NormFloat64())
-		e.Label = eventtest.Class(*flat && r.IntN(2) == 0 || !*flat && x*x+y*y+0.3*r.NormFloat64() > 1.4)
+		e.Label = must.Either(*flat && r.IntN(2) == 0 || !*flat && x*x+y*y+0.3*r.NormFloat64() > 1.4, 1, 0)
 		return e
 	}
 }
@@ -151,9 +151,7 @@ func TestCorrectedRest(t *testing.T) {
 		}
 		return sum
 	}
-	for range 20_000 {
-		l.Learn(draw(), nil)
-	}
+	learnNext(l, 20_000, draw)
 	must.Equal(t, fractions(), 0, "where there is nothing to learn the experts have")
 	l = restart(t, c, l)
 	for n := range 100 {
@@ -207,9 +205,9 @@ func TestCorrectedYoungClasses(t *testing.T) {
 func TestCorrectedManyClasses(t *testing.T) {
 	t.Parallel()
 	const classes, numbers = 40, 12
-	names := eventtest.List(classes, func(k int) string { return fmt.Sprint(k) })
+	names := must.List(classes, func(k int) string { return fmt.Sprint(k) })
 	s, r := eventtest.Schema(numbers, "", names...), rand.New(rand.NewPCG(1, 1))
-	means := eventtest.List(classes*numbers, func(int) float64 { return r.NormFloat64() })
+	means := must.List(classes*numbers, func(int) float64 { return r.NormFloat64() })
 	c := plain()
 	c.Optimizer = "auto"
 	l, wrong := newTwins(t, c, s), 0
@@ -288,9 +286,7 @@ func TestSecondOrderHelps(t *testing.T) {
 		for _, rule := range []string{"adagrad", "auto"} {
 			s := synthetic.NewTides(2, classes, 0)
 			l := tidesLearner(t, s, func(c *online.Config) { c.Optimizer = rule })
-			for range 5000 {
-				l.Learn(s.Next(), nil)
-			}
+			learnNext(l, 5000, s.Next)
 			m := l.Report()
 			if lost[rule] = m.Total.MeanLogLoss(); classes == 0 {
 				lost[rule] = *m.Numbers.Report().RMSE
@@ -387,9 +383,7 @@ func TestCosinesAreServed(t *testing.T) {
 				for i, e := range synthetic.Blanked(synthetic.Rings(100, classes, 4), missing, 5) {
 					at := fmt.Sprintf("%s, %d rings, %v missing, event %d", name, classes, missing, i)
 					want := scoresOf(l, e)
-					for k, f := range score(m, e) {
-						must.Require(t, math.Abs(f-want[k]) <= 1e-9, "%s: score %v, the learner %v", at, f, want[k])
-					}
+					must.Near(t, score(m, e), want, 1e-10, at, "score, and the learner")
 					x := m.Explain(e, classes-1)
 					sum := x.Intercept + x.Imputed + x.Cosines
 					for _, term := range x.Terms {
@@ -431,7 +425,7 @@ func TestExpertsAreWeighedAsServed(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 7))
 			for i := range 16_000 {
 				x := []float64{10 * r.Float64(), 10 * r.Float64(), 10 * r.Float64()}
-				label := eventtest.Class((x[0]+x[1] > 8+0.5*float64(i/4000)) != (r.Float64() < 0.1))
+				label := must.Either((x[0]+x[1] > 8+0.5*float64(i/4000)) != (r.Float64() < 0.1), 1, 0)
 				p := l.Learn(eventtest.Event(label, x...), nil)
 				sum += p.Decision.LogLoss(p.Scores, label)
 			}

@@ -25,9 +25,7 @@ func TestForecastAsMeasured(t *testing.T) {
 	longtest.NotRaced(t)
 	s, next := synthetic.SilentStream(2)
 	l := must.Get(online.New(online.DefaultConfig(), s))(t)
-	for range 8000 {
-		l.Learn(next(), nil)
-	}
+	learnNext(l, 8000, next)
 	metrics, m := l.Report(), l.Snapshot().Model()
 	forecast, grouping := metrics.Forecasts(), model.NewGrouping(s)
 	again := metrics.Forecasts()
@@ -51,7 +49,7 @@ func TestForecastAsMeasured(t *testing.T) {
 	}
 	must.Require(t, grouping.Declared(), "the fields have no groups")
 	const events = 10000
-	fresh := eventtest.List(events, func(int) *event.Example { return next() })
+	fresh := must.List(events, func(int) *event.Example { return next() })
 	for _, c := range []struct {
 		groups, silent bool
 		points         []online.ForecastPoint
@@ -71,10 +69,7 @@ func TestForecastAsMeasured(t *testing.T) {
 			miss, _ := measure(e, m.Score(e, scores))
 			whole += miss
 			var left event.Example
-			kind := model.LossDeclared
-			if c.silent {
-				kind = model.LossDead
-			}
+			kind := must.Either(c.silent, model.LossDead, model.LossDeclared)
 			model.LossesOf(m, 0).Lose(kind, e, 0, x.Index, dead, &left)
 			scores = m.Score(&left, scores)
 			miss, loss := measure(e, scores)
@@ -125,10 +120,7 @@ func TestForecast(t *testing.T) {
 			l.Learn(e, nil)
 		}
 		// The standard error is about 2 percentage points for real deletion, and larger for masks.
-		within := 0.06
-		if classes > 2 {
-			within = 0.12
-		}
+		within := must.Either(classes > 2, 0.12, 0.06)
 		for point, want := range actual {
 			got := l.Report().Forecast.Declared[point].Error
 			must.True(t, math.Abs(got-want) <= within, "%d classes, %v missing: forecast %v, actual %v", classes, mixture.Missing(point), got, want)
@@ -240,9 +232,7 @@ func objectiveByHand(l *learner, c online.Config, s *synthetic.Stream, n int) (o
 			sumsq[k] += m.Weight(column, k) * m.Weight(column, k)
 		}
 	}
-	for _, q := range sumsq {
-		objective += q
-	}
+	objective = must.Sum(sumsq)
 	noise, lossOf := must2(loss.ParseNoise(m.Noise)), must2(loss.Parse(c.Loss))
 	c0, _, c2 := noise.Coefficients()
 	groupNoise, grouped := noise.(loss.GroupDropout)

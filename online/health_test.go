@@ -44,17 +44,8 @@ func sensorSchema() *event.Schema {
 	return s
 }
 
-func learnSensors(l *learner, s *synthetic.Sensors, n int) {
-	for range n {
-		l.Learn(s.Next(), nil)
-	}
-}
-
-func alarmTexts(l *learner) (out []string) {
-	for _, c := range l.Alarms(0).Latest {
-		out = append(out, c.State+": "+c.Text)
-	}
-	return out
+func alarmTexts(l interface{ Alarms(uint64) online.Alarms }) []string {
+	return must.Map(l.Alarms(0).Latest, func(c health.FieldAlarm) string { return c.State + ": " + c.Text })
 }
 
 // servedError returns the model's error rate on the next events.
@@ -78,7 +69,7 @@ func TestHealthDeadField(t *testing.T) {
 		t.Run(fmt.Sprint("absent ", absent), func(t *testing.T) {
 			l, s := newSensors(t, online.DefaultConfig()), synthetic.NewSensors(1)
 			s.Lost = 0.002
-			learnSensors(l, s, 20_000)
+			learnNext(l, 20_000, s.Next)
 			h := l.Report().Health
 			must.Require(t, h.Alarms == 0 && len(h.Fields) == 5, "%+v", h)
 			s.Lost, s.Absent = 1, absent
@@ -86,7 +77,7 @@ func TestHealthDeadField(t *testing.T) {
 			e := 100 * servedError(l, s)
 			s.N = died
 			for l.Report().Health.Raised == 0 && s.N < died+3*healthBlock+1 {
-				learnSensors(l, s, 1)
+				learnNext(l, 1, s.Next)
 			}
 			h = l.Report().Health
 			must.Require(t, h.Alarms == 1 && len(h.Fields[0].Alarms) == 1, "%+v", h)
@@ -95,7 +86,7 @@ func TestHealthDeadField(t *testing.T) {
 				"%+v", a)
 			t.Log(a.Text)
 			for range map[bool]int{false: 2, true: 6}[longtest.Asked()] {
-				learnSensors(l, s, 10_000) // long after predictions treat the absence as normal
+				learnNext(l, 10_000, s.Next) // long after predictions treat the absence as normal
 			}
 			h = l.Report().Health
 			must.Require(t, h.Alarms == 1 && changesOf(l) == 1 && h.Fields[0].Alarms[0].Since.UnixMilli() == synthetic.SensorStart+1000*died, "long after: %+v", h)
@@ -103,7 +94,7 @@ func TestHealthDeadField(t *testing.T) {
 			must.True(t, math.Abs(before-12) <= 1 && math.Abs(after-e) <= 2.5, "the forecast was %.1f -> %.1f %%, and %.1f %% were wrong", before, after, e)
 			s.Lost = 0.002
 			back := s.N
-			learnSensors(l, s, 6*healthBlock)
+			learnNext(l, 6*healthBlock, s.Next)
 			changes := l.Alarms(0).Latest
 			must.Require(t, l.Report().Health.Alarms == 0 && len(changes) == 2, "%q", alarmTexts(l))
 			c := changes[1]
@@ -116,13 +107,13 @@ func TestHealthDeadField(t *testing.T) {
 // TestHealthCostNeedsEvents checks that the cost of a missing field is not reported after only a few events.
 func TestHealthCostNeedsEvents(t *testing.T) {
 	l, s := newSensors(t, online.DefaultConfig()), synthetic.NewSensors(1)
-	learnSensors(l, s, 1664)
+	learnNext(l, 1664, s.Next)
 	h := l.Report().Health
 	must.Require(t, len(h.Fields) != 0, "no field is known")
 	for _, f := range h.Fields {
 		must.True(t, f.ErrorWithout == nil, "after 1,664 events, of which some 52 were looked at: %+v", f)
 	}
-	learnSensors(l, s, 2432)
+	learnNext(l, 2432, s.Next)
 	for _, f := range l.Report().Health.Fields {
 		must.True(t, f.Missing == nil || f.ErrorWithout != nil, "after 4,096 events nothing is said of %s", f.Field)
 	}
@@ -133,16 +124,16 @@ func TestHealthCostNeedsEvents(t *testing.T) {
 func TestHealthUsuallyMissing(t *testing.T) {
 	l, s := newSensors(t, online.DefaultConfig()), synthetic.NewSensors(2)
 	s.Usual = 0.3
-	learnSensors(l, s, 20_000)
+	learnNext(l, 20_000, s.Next)
 	for range 20 {
 		s.Lost = 1
-		learnSensors(l, s, 40) // a short burst of missing b
+		learnNext(l, 40, s.Next) // a short burst of missing b
 		s.Lost = 0
-		learnSensors(l, s, 2000)
+		learnNext(l, 2000, s.Next)
 	}
 	must.Require(t, l.Report().Health.Raised <= 0, "%q", alarmTexts(l))
 	s.Usual = 0.5
-	learnSensors(l, s, 6*healthBlock)
+	learnNext(l, 6*healthBlock, s.Next)
 	h := l.Report().Health
 	must.Require(t, h.Alarms == 1 && h.Raised == 1 && h.Fields[0].Field == "a", "%+v %q", h, alarmTexts(l))
 	a := h.Fields[0].Alarms[0]
@@ -154,7 +145,7 @@ func TestHealthDrift(t *testing.T) {
 	t.Parallel()
 	calm := rand.NewPCG(3, 7)
 	steady, usual := newSensors(t, online.DefaultConfig()), &synthetic.Sensors{R: rand.New(calm), Scale: 1}
-	learnSensors(steady, usual, 80_000)
+	learnNext(steady, 80_000, usual.Next)
 	must.Require(t, steady.Report().Health.Raised <= 0, "%q", alarmTexts(steady))
 	for _, c := range []struct {
 		name     string
@@ -177,7 +168,7 @@ func TestHealthDrift(t *testing.T) {
 			c.change(s)
 			since := s.N
 			for l.Report().Health.Raised == 0 && s.N < since+int64(c.within) {
-				learnSensors(l, s, 1)
+				learnNext(l, 1, s.Next)
 			}
 			h := l.Report().Health
 			alarms := slices.DeleteFunc(slices.Clone(h.Fields[0].Alarms), func(a health.FieldAlarm) bool { return a.Kind == "doubted" }) // such a mean contradicts the other fields
@@ -187,7 +178,7 @@ func TestHealthDrift(t *testing.T) {
 				"%+v", a)
 			t.Log(s.N-since, a.Text)
 			*s = synthetic.Sensors{R: s.R, N: s.N, Scale: 1}
-			learnSensors(l, s, 8000)
+			learnNext(l, 8000, s.Next)
 			got := slices.DeleteFunc(alarmTexts(l), func(text string) bool { return strings.Contains(text, " doubted in ") })
 			if l.Report().Health.Alarms != 0 || len(got) != 2 || !strings.HasPrefix(got[1], "ended: ") {
 				t.Errorf("%q", got)
@@ -233,7 +224,7 @@ func TestConstantFieldIsNotTheWorst(t *testing.T) {
 	for range 6000 {
 		x, y := r.NormFloat64(), r.NormFloat64()
 		e := eventtest.Event(0, x, 0.1, y) // the second field, b, stays at 0.1
-		e.Label = eventtest.Class(x+0.5*y > 0)
+		e.Label = must.Either(x+0.5*y > 0, 1, 0)
 		l.Learn(e, nil)
 	}
 	fields := l.Report().Health.Fields
@@ -307,21 +298,12 @@ func (p *payments) feed(n int) {
 	}
 }
 
-// told returns all alarms so far. Each alarm is returned as its state and text.
-func (p *payments) told() (out []string) {
-	changes := p.learners[0].Alarms(0).Latest
-	for _, c := range changes {
-		out = append(out, c.State+": "+c.Text)
-	}
-	return out
-}
-
 // one fails the test unless exactly one alarm was raised and is active. It returns the alarm.
 func (p *payments) one(field, kind string) health.FieldAlarm {
 	p.t.Helper()
 	h := p.learners[0].Report().Health
 	if h.Alarms != 1 || len(h.Changes) != 1 || len(h.Fields) == 0 || len(h.Fields[0].Alarms) != 1 {
-		p.t.Fatalf("%d alarms: %q", h.Alarms, p.told())
+		p.t.Fatalf("%d alarms: %q", h.Alarms, alarmTexts(p.learners[0]))
 	}
 	a := h.Fields[0].Alarms[0]
 	if a.Field != field || a.Kind != kind {
@@ -378,7 +360,7 @@ func TestUsualKinds(t *testing.T) {
 			must.True(t, a.Comes == c.comes || c.comes == "null" || c.comes == "left out", "comes as %q", a.Comes)
 			p.amount = number
 			p.feed(3000)
-			told := p.told()
+			told := alarmTexts(p.learners[0])
 			must.True(t, len(told) == 2 && strings.HasPrefix(told[1], "ended: back to normal: "), "%q", told)
 		})
 	}

@@ -102,9 +102,7 @@ func TestLastLabel(t *testing.T) {
 // TestLastLabelUnknown checks that only the label of the event directly before has a part in a prediction.
 func TestLastLabelUnknown(t *testing.T) {
 	l, s := newSticky(t, 2)
-	for range 500 {
-		l.Learn(s.next(), nil)
-	}
+	learnNext(l, 500, s.next)
 	uses := func(p online.Prediction) bool { return !slices.Equal(p.Scores, p.Alone().Scores) }
 	e := s.next()
 	must.Require(t, uses(l.Learner.Predict(e)), "the last label has no part in a prediction")

@@ -55,9 +55,7 @@ func TestImputedRegression(t *testing.T) {
 		}
 		s.schema.Target, s.schema.Classes = loss.LabelsOf(c.Loss), nil
 		l := newLearner(t, c, s.schema)
-		for range 2000 {
-			l.Learn(s.next(), nil)
-		}
+		learnNext(l, 2000, s.next)
 		m := l.Snapshot().Model()
 		sum, n, squares := 0.0, 0.0, 0.0
 		for range 500 {
@@ -87,9 +85,7 @@ func TestImputedRegression(t *testing.T) {
 func TestFewerImputed(t *testing.T) {
 	s := sensors(12)
 	l := newLearner(t, plain(), s.schema)
-	for range 600 {
-		l.Learn(s.next(), nil)
-	}
+	learnNext(l, 600, s.next)
 	for most, want := range map[int]int{0: 0, 3: 0, 6: 6} {
 		c := plain()
 		c.CovarianceMaxFields = most
@@ -102,9 +98,7 @@ func TestFewerImputed(t *testing.T) {
 			columns = len(m.Covariance.Columns)
 		}
 		must.True(t, columns == want && (most != 0 || !m.Missing.Imputes()), "at most %d numbers: there is a covariance of %d, and policies %v", most, columns, m.Missing.Policies)
-		for range 300 {
-			again.Learn(s.next(), nil)
-		}
+		learnNext(again, 300, s.next)
 		if c := again.Snapshot().Model().Covariance; most > 0 && (c == nil || len(c.Columns) != most) {
 			t.Errorf("at most %d numbers: later there are others", most)
 		}
@@ -167,7 +161,7 @@ func without(e *event.Example, r *rand.Rand) *event.Example {
 // depends on how far one hidden number is from 0, so that only splines can use the numbers.
 func bent(seed uint64) stream {
 	s := event.NewSchema(128, []string{"no", "yes"}, 2)
-	ids := eventtest.List(70, func(i int) uint16 { return s.AddField(event.Field{Name: fmt.Sprint("x", i), Kind: event.Numeric}) })
+	ids := must.List(70, func(i int) uint16 { return s.AddField(event.Field{Name: fmt.Sprint("x", i), Kind: event.Numeric}) })
 	r := rand.New(rand.NewPCG(seed, 6))
 	return stream{s, func() *event.Example {
 		e, hidden := &event.Example{Weight: 1}, [2]float64{r.NormFloat64(), r.NormFloat64()}
@@ -178,7 +172,7 @@ func bent(seed uint64) stream {
 			}
 			eventtest.Put(e, uint32(i+1), float64(i)+hidden[i%2]+0.3*r.NormFloat64(), id)
 		}
-		e.Label = eventtest.Class(math.Abs(hidden[0])+0.3*r.NormFloat64() > 0.7)
+		e.Label = must.Either(math.Abs(hidden[0])+0.3*r.NormFloat64() > 0.7, 1, 0)
 		return e
 	}}
 }
@@ -209,9 +203,7 @@ func TestFilled(t *testing.T) {
 		c := online.DefaultConfig()
 		c.Doubt = "off"
 		l := newLearner(t, c, s.schema)
-		for range 3000 {
-			l.Learn(s.next(), nil)
-		}
+		learnNext(l, 3000, s.next)
 		m, compared := l.Snapshot().Model(), 0
 		m = m.WithMissing(m.Missing.Forced(model.MissingFill))
 		for range 300 {

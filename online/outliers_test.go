@@ -296,7 +296,7 @@ func TestHeavyTails(t *testing.T) {
 // reading is multiplied by unit.
 func unitSensors(r *rand.Rand, unit float64) *event.Example {
 	x, z, q := 50+3*r.NormFloat64(), 0.002*r.NormFloat64(), r.NormFloat64()
-	label := eventtest.Class(r.Float64() < 1/(1+math.Exp(-0.8*(x-50)-900*z+1.2*math.Abs(q)-1)))
+	label := must.Either(r.Float64() < 1/(1+math.Exp(-0.8*(x-50)-900*z+1.2*math.Abs(q)-1)), 1, 0)
 	return eventtest.Event(label, x*unit, z*unit, q*unit)
 }
 
@@ -359,7 +359,7 @@ func classifier(t *testing.T, rule string, classes int) *online.Learner {
 
 func labeled(r *rand.Rand, classes int) *event.Example {
 	x, z := r.NormFloat64(), r.NormFloat64()
-	label := eventtest.Class(x > 0)
+	label := must.Either(x > 0, 1, 0)
 	if classes == 3 && z > 1 {
 		label = 2
 	}

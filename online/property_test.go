@@ -226,7 +226,7 @@ func TestFixedPoint(t *testing.T) {
 				l.EndPass()
 			}
 			published := l.model()
-			w := eventtest.List(dim, func(d int) float64 { return published.Weight(uint32(d), 0) })
+			w := must.List(dim, func(d int) float64 { return published.Weight(uint32(d), 0) })
 			got := objective(w, published.Intercept[0])
 			must.True(t, got <= best*1.002+1e-9, "%s, %s: objective %v after %d passes, optimum %v", name, noise, got, passes, best)
 		}

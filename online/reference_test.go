@@ -55,11 +55,7 @@ func (r *reference) score(x []float64) (f float64) {
 func (r *reference) slopes(y, f, v float64) (df, dv float64) {
 	if !r.gaussian {
 		p := 1 / (1 + math.Exp(-f))
-		if y > 0 {
-			df = p - 1
-		} else {
-			df = p
-		}
+		df = must.Either(y > 0, p-1, p)
 		return df + v*p*(1-p)*(1-2*p)/2, p * (1 - p) / 2
 	}
 	// For a normal distribution the derivative with respect to the variance is half the second derivative with respect
@@ -236,12 +232,7 @@ func TestFTRLAgainstItsDefinition(t *testing.T) {
 				squares[i] += g * g
 			}
 		}
-		zero := 0
-		for i := range columns {
-			if squares[i] > 0 && weight(i) == 0 {
-				zero++
-			}
-		}
+		zero := must.Count(columns, func(i int) bool { return squares[i] > 0 && weight(i) == 0 })
 		must.True(t, zero != 0 && (weight(columns) != 0 || intercept == "none"), "%d weights are 0, the intercept is %v", zero, weight(columns))
 	}
 }
@@ -288,7 +279,7 @@ func TestAverageAgainstItsDefinition(t *testing.T) {
 					eventtest.Put(&e, i, x)
 					f += x / 3
 				}
-				e.Label = eventtest.Class(r.Float64() < 1/(1+math.Exp(-f)))
+				e.Label = must.Either(r.Float64() < 1/(1+math.Exp(-f)), 1, 0)
 				l.Learn(&e, nil)
 				iterates.Learn(&e, nil)
 				p := 1/tt.share - 1
@@ -358,7 +349,7 @@ func (g golden) example(i int) *event.Example {
 			eventtest.Put(e, uint32(d), x)
 		}
 	}
-	e.Label = eventtest.Class(g.Y[i] > 0)
+	e.Label = must.Either(g.Y[i] > 0, 1, 0)
 	return e
 }
 
@@ -462,10 +453,7 @@ func TestSlidingWindow(t *testing.T) {
 						off[i] = math.Sqrt(off[i] / size)
 					}
 					// The t-logistic loss has several minima, and each refresh makes three theta-steps.
-					within := 0.01
-					if loss == "t-logistic:1.5" {
-						within = 0.1
-					}
+					within := must.Either(loss == "t-logistic:1.5", 0.1, 0.01)
 					must.True(t, off[0] < within, "a window of everything is off by %.3g", off[0])
 					must.True(t, off[1] < off[2], "off by %.3g with a window of 200, by %.3g with one of 40", off[1], off[2])
 					f := all.Report().RefreshFailures + slides.Report().RefreshFailures

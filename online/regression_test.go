@@ -62,10 +62,7 @@ func TestRegressionLearned(t *testing.T) {
 						}
 					}
 					n := l.Report().Numbers
-					bar := 0.5
-					if lossName == "quantile:0.8" || l.Schema().Target == loss.Count {
-						bar = 0.85
-					}
+					bar := must.Either(lossName == "quantile:0.8" || l.Schema().Target == loss.Count, 0.85, 0.5)
 					if rule == "dropout-descent" {
 						bar += 0.1
 					}

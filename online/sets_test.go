@@ -53,9 +53,7 @@ func TestSets(t *testing.T) {
 			for seed := range learned {
 				l := kindsLearner(t, test.classes, test.change)
 				s := &synthetic.ClassStream{R: rand.New(rand.NewPCG(1+10*uint64(seed), 2)), Classes: test.classes, Null: test.null}
-				for range 9000 {
-					l.Learn(s.Next(), nil)
-				}
+				learnNext(l, 9000, s.Next)
 				learned[seed] = l.model()
 			}
 			for _, null := range []float64{0, 0.3, 0.5, 0.7} {
@@ -76,9 +74,7 @@ func TestSets(t *testing.T) {
 func TestSetsOfLateLabels(t *testing.T) {
 	l := kindsLearner(t, 3, nil)
 	s := &synthetic.ClassStream{R: rand.New(rand.NewPCG(7, 8)), Classes: 3, Null: 0}
-	for range 500 {
-		l.Learn(s.Next(), nil)
-	}
+	learnNext(l, 500, s.Next)
 	const every = 5 // fewer events than a limit needs to change
 	before := l.Report().Sets[0]
 	for range every {
@@ -108,9 +104,7 @@ func TestIntervalsCover(t *testing.T) {
 			x, noise := r.NormFloat64(), math.Copysign(math.Exp(1.3*r.NormFloat64()), r.NormFloat64())
 			return &event.Example{Weight: 1, Target: 40 + 5*x + noise, Features: event.Vec{Index: []uint32{1}, Value: []float64{x}}}
 		}
-		for range 8000 {
-			l.Learn(draw(), nil)
-		}
+		learnNext(l, 8000, draw)
 		m, held := l.model(), 0.0
 		for range 4000 {
 			e := draw()
@@ -158,12 +152,7 @@ func TestIntervalsByValue(t *testing.T) {
 			}
 			l.Learn(e, nil)
 		}
-		slices.SortFunc(answers, func(a, b answer) int {
-			if a.value < b.value {
-				return -1
-			}
-			return 1
-		})
+		slices.SortFunc(answers, func(a, b answer) int { return must.Either(a.value < b.value, -1, 1) })
 		for q := range 4 {
 			in, part := 0.0, answers[q*len(answers)/4:(q+1)*len(answers)/4]
 			for _, a := range part {
@@ -207,9 +196,7 @@ func TestSetsOtherCoverage(t *testing.T) {
 		must.True(t, (again != nil) == (coverage == 0.6), "coverage %v: it begins with sets %+v", coverage, again)
 		p := l.Predict(s.Next())
 		must.True(t, p.Learned == l.Report().Events, "components of %d events, of %d", p.Learned, l.Report().Events)
-		for range 900 {
-			l.Learn(s.Next(), nil)
-		}
+		learnNext(l, 900, s.Next)
 		sets, link := l.model().Sets, l.model().Link
 		must.True(t, (sets == nil) == (coverage == 0) && (sets == nil || sets.Coverage == coverage) && (link == nil) == (coverage != 0.6), "coverage %v: sets %+v, link %+v", coverage, sets, link)
 	}

@@ -39,7 +39,7 @@ func records(seed uint64) stream {
 			Features: event.Vec{Index: []uint32{1, 2, 3, 100 + uint32(shop), 1000 + uint32(word)}, Value: []float64{age, amount, moving, 1, 1}},
 			Field:    ids, Weight: 1,
 		}
-		e.Label = eventtest.Class((age-40)/12+amount/5000-1+float64(shop%3)-1+float64(word%2)+r.NormFloat64() > 0.5)
+		e.Label = must.Either((age-40)/12+amount/5000-1+float64(shop%3)-1+float64(word%2)+r.NormFloat64() > 0.5, 1, 0)
 		return e
 	}}
 }
@@ -61,7 +61,7 @@ func table(seed uint64) stream {
 			eventtest.Put(e, column+1, x)
 			score += math.Copysign(math.Mod(math.Abs(x)/(1+float64(column)), 3)-1, 1) * float64(int(column)%3-1)
 		}
-		e.Label = eventtest.Class(score > 0)
+		e.Label = must.Either(score > 0, 1, 0)
 		return e
 	}}
 }
@@ -134,7 +134,7 @@ var streams = map[string]func(seed uint64) stream{"records": records, "table": t
 func sensors(seed uint64) stream {
 	s := event.NewSchema(16, []string{"no", "yes"}, 2)
 	const n = 6
-	ids := eventtest.List(n, func(i int) uint16 { return s.AddField(event.Field{Name: string(rune('a' + i)), Kind: event.Numeric}) })
+	ids := must.List(n, func(i int) uint16 { return s.AddField(event.Field{Name: string(rune('a' + i)), Kind: event.Numeric}) })
 	r := rand.New(rand.NewPCG(seed, 5))
 	return stream{s, func() *event.Example {
 		e, missing := &event.Example{Weight: 1}, 0.0
@@ -155,7 +155,7 @@ func sensors(seed uint64) stream {
 			}
 		}
 		e.Target = math.Round(5 * math.Exp(0.5*common))
-		e.Label = eventtest.Class(common+0.5*r.NormFloat64() > 0)
+		e.Label = must.Either(common+0.5*r.NormFloat64() > 0, 1, 0)
 		return e
 	}}
 }
@@ -184,7 +184,7 @@ func columns(seed uint64) stream {
 				eventtest.Put(e, column, x)
 			}
 		}
-		e.Label = eventtest.Class(common+0.5*r.NormFloat64() > 0)
+		e.Label = must.Either(common+0.5*r.NormFloat64() > 0, 1, 0)
 		return e
 	}}
 }

@@ -18,11 +18,8 @@ import (
 	"blankout/online/synthetic"
 )
 
-func kinds(warnings []health.Warning) (out []string) {
-	for _, w := range warnings {
-		out = append(out, w.Kind)
-	}
-	return out
+func kinds(warnings []health.Warning) []string {
+	return must.Map(warnings, func(w health.Warning) string { return w.Kind })
 }
 
 // TestPriorWarning checks the warning that predicting the class frequencies is better. With informative features there
@@ -269,10 +266,8 @@ func TestUndeclared(t *testing.T) {
 		{"nothing", func(c *online.Config) {}, []event.Kind{event.Words}, ""},
 	} {
 		s := event.NewSchema(10, []string{"a", "b"}, 2)
-		var fields []uint16
-		for i, kind := range c.kinds {
-			fields = append(fields, s.AddField(event.Field{Name: fmt.Sprint(i), Kind: kind}))
-		}
+		field := func(i int) uint16 { return s.AddField(event.Field{Name: fmt.Sprint(i), Kind: c.kinds[i]}) }
+		fields := must.List(len(c.kinds), field)
 		config := online.DefaultConfig()
 		c.change(&config)
 		l := start(t, config, s)
@@ -308,9 +303,7 @@ func TestRateWarnings(t *testing.T) {
 		for i := range s.Rates {
 			s.Rates[i] = x.rate
 		}
-		for range 2000 {
-			l.Learn(s.Next(), nil)
-		}
+		learnNext(l, 2000, s.Next)
 		restored := restart(t, c, l)
 		for name, l := range map[string]*online.Learner{"learned": l, "restored": restored} {
 			got := ""

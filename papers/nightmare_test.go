@@ -82,7 +82,7 @@ func TestUpdateColumns(t *testing.T) {
 	c := nightmareConfig{Levels: []float64{0, 0.5}}
 	m := model.NewLinear(Binary(), "hinge", "none", [][]float64{{1.5, 1.5}}, []float64{-2})
 	image := event.Example{Features: event.Vec{Index: []uint32{0}, Value: []float64{1}}, Label: 0}
-	images := eventtest.List(400, func(int) event.Example { return image })
+	images := must.List(400, func(int) event.Example { return image })
 	wrong := c.corruptedMistakes(m, []float64{0, 2}, images, 3)
 	for as, want := range [ways][2]float64{divided: {0, 50}, asIs: {0, 0}, atMeans: {0, 50}} {
 		for level, fraction := range want {
@@ -205,10 +205,8 @@ func TestWords(t *testing.T) {
 // presented in several ways.
 func TestFigureOfNightmares(t *testing.T) {
 	c := nightmareConfig{Levels: []float64{0, 0.6}, Test: 3}
-	var methods []tuned
-	for _, m := range append(slices.Clone(nightmarePaper), hingeNormal, logisticL2, blankoutPass, adaGradPass) {
-		methods = append(methods, tuned{method: m, wrong: []mistakes{{0, 1, 0}, {1, 1, 0}}})
-	}
+	all := append(slices.Clone(nightmarePaper), hingeNormal, logisticL2, blankoutPass, adaGradPass)
+	methods := must.Map(all, func(m string) tuned { return tuned{method: m, wrong: []mistakes{{0, 1, 0}, {1, 1, 0}}} })
 	s := &Setting{Size: Default}
 	for as := range shownAs {
 		s.nightmareClaims(c, as, methods)

@@ -2,6 +2,7 @@ package papers
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,7 +20,9 @@ import (
 	"blankout/batch"
 	"blankout/batch/svm"
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/longtest"
+	"blankout/internal/loss"
 	"blankout/internal/must"
 )
 
@@ -249,4 +252,204 @@ func TestSelectMachine(t *testing.T) {
 	}
 	best := all[Least(len(all), nil, func(i int) Held { return all[i].Held })]
 	must.True(t, best.Loss <= 5, "the best, %s, has an error of %v %%", best.name, best.Loss)
+}
+
+// TestTwentyLines compares the comparator and all measures with the numbers that a NumPy program of twenty lines prints
+// for the embedded samples.
+func TestTwentyLines(t *testing.T) {
+	method := haphazardMethods("")[2]
+	must.Require(t, method.name == twentyName, "method %q", method.name)
+	for _, c := range []struct {
+		set     string
+		percent int
+		want    string
+	}{
+		{"german", 25, "BA 58.73 62.38  errors 48  AUC 59.41  nats 0.6399"},
+		{"german", 50, "BA 60.32 59.68  errors 50  AUC 67.62  nats 0.6065"},
+		{"german", 75, "BA 58.57 63.33  errors 55  AUC 66.29  nats 0.6395"},
+		{"wdbc", 25, "BA 80.76 79.00  errors 23  AUC 87.75  nats 0.4270"},
+		{"wdbc", 50, "BA 91.60 89.84  errors 10  AUC 97.24  nats 0.2203"},
+		{"wdbc", 75, "BA 94.04 88.75  errors 7  AUC 98.35  nats 0.1707"},
+	} {
+		set := must.Get(readHaphazard("samples/haphazard/" + c.set + ".csv.gz"))(t)
+		x := must.Get(readMasks(fmt.Sprintf("samples/haphazard/%s.p%d.gz", c.set, c.percent), set))(t)
+		r := must.Get(method.result(t.Context(), x))(t)
+		got := fmt.Sprintf("BA %.2f %.2f  errors %d  AUC %.2f  nats %.4f", r.Accuracy, r.AtRate, r.Wrong, r.AUC, r.LogLoss)
+		must.True(t, got == c.want && r.All.Mean == 0, "%s .%d: %s, want %s; %v", c.set, c.percent, got, c.want, r.All)
+	}
+}
+
+// TestHaphazardPublished checks the published numbers: 13 sets at three probabilities, nine methods.
+func TestHaphazardPublished(t *testing.T) {
+	methods, cells := must.Get2(readPublished())(t)
+	must.Require(t, len(methods) == 9 && len(cells) == 39, "%d methods, %d cells", len(methods), len(cells))
+	for _, c := range cells {
+		must.True(t, c.Set != "german" || c.Percent != 50 || methods[c.best()] == "OVFM" && c.Accuracy[c.best()] == 57.09,
+			"german .50: best %s with %v", methods[c.best()], c.Accuracy[c.best()])
+	}
+}
+
+// TestAuxDropMasks checks the protocols of Aux-Drop: the values that are present, and that a value keeps its label.
+func TestAuxDropMasks(t *testing.T) {
+	const n, columns = 4000, 10
+	set := &haphazardStream{}
+	for i := range n {
+		row := must.List(columns, func(int) float64 { return float64(i % 2) })
+		set.labels, set.rows = append(set.labels, i%2), append(set.rows, row)
+	}
+	for _, task := range []auxDropTask{{Present: 0.73}, {Present: 0.27}, {}} {
+		x := task.mask(set, 1)
+		seen := make([]int, columns)
+		for i, row := range x.rows {
+			for j, v := range row {
+				if math.IsNaN(v) {
+					continue
+				}
+				seen[j]++
+				must.Require(t, v == float64(x.labels[i]), "event %d has the value %v and the label %d", i, v, x.labels[i])
+				must.Require(t, task.Present != 0 || j <= 10*i/n, "feature %d is present in event %d of %d", j+1, i+1, n)
+			}
+		}
+		for j, count := range seen {
+			want := task.Present
+			switch {
+			case task.Present == 0:
+				want = 1 - float64(j)/columns
+			case j < 2:
+				want = 1
+			}
+			must.True(t, math.Abs(float64(count)/n-want) <= 0.03, "%s: feature %d is present in %d of %d events", task.protocol(), j+1, count, n)
+		}
+	}
+}
+
+// TestBadStreams checks that damaged files are refused with their line.
+func TestBadStreams(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		f := must.Get(os.Create(path))(t)
+		w := gzip.NewWriter(f)
+		_ = must.Get(w.Write([]byte(text)))(t)
+		must.Do(t, w.Close())
+		must.Do(t, f.Close())
+		return path
+	}
+	const good = "label,x0,x1\n0,1,\n1,2,3\n"
+	set := must.Get(readHaphazard(write("good.csv.gz", good)))(t)
+	for text, want := range map[string]string{
+		good + "2,1,1\n":   ":4: want a label, 0 or 1, and 2 values",
+		good + "1,1\n":     ":4: want a label",
+		good + "1,1,inf\n": `:4: value 2 is "inf"`,
+		"label,x0\n1,2\n":  "want events of both classes",
+	} {
+		must.ErrorContains(t, must.Err(readHaphazard(write("bad.csv.gz", text))), want, text)
+	}
+	for text, want := range map[string]string{
+		"11\n1\n":      ":2: want 2 lines of 2 zeros and ones",
+		"11\n01\n11\n": ":3: want 2 lines",
+		"11\n":         "1 lines for 2 events",
+		"11\n12\n":     ":2: want 2 lines",
+	} {
+		must.ErrorContains(t, must.Err(readMasks(write("bad.p50.gz", text), set)), want, text)
+	}
+}
+
+// TestPenalties checks that the closed form equals the sampled penalty within the sampling error if scores are sums of
+// many terms. The quadratic penalty must be close to both values for weak noise, and far from both for strong noise.
+func TestPenalties(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 3))
+	numberSchema := event.NewSchema(8, nil, 2)
+	numberSchema.Target = loss.Real
+	var b, n batch.Builder
+	for i := range 200 {
+		e := event.Example{Label: i % 2, Weight: 1}
+		for d := range uint32(100) {
+			if r.Float64() < 0.1+0.1*float64(int(d)%2*(i%2)) {
+				eventtest.Put(&e, d, 1)
+			}
+		}
+		must.Do(t, b.Add(&e))
+		e.Label, e.Target = 0, float64(2*e.Label-1)
+		must.Do(t, n.Add(&e))
+	}
+	classes, numbers := b.Data(event.NewSchema(8, []string{"-1", "1"}, 2)), n.Data(numberSchema)
+	for _, c := range []struct {
+		loss, noise string
+		l2          float64
+		off         bool
+	}{
+		{"logistic", "dropout:0.05", 1, false},
+		{"logistic", "gaussian:0.1", 1, false},
+		{"logistic", "dropout:0.9", 0.001, true},
+		{"linear", "dropout:0.5", 1, false},
+	} {
+		d, config := classes, batch.DefaultConfig()
+		if config.Loss, config.L2 = c.loss, c.l2; loss.IsRegression(c.loss) {
+			d = numbers
+		}
+		fit := must.Get(batch.Train(t.Context(), d, config))(t)
+		noise := must.Get(loss.ParseNoise(c.noise))(t)
+		p := must.Get(penaltiesOf(d, fit.Problems[0].W, fit.Model.Loss, noise, 400, 1))(t)
+		t.Logf("%s %s: %+v", c.loss, c.noise, p)
+		must.True(t, math.Abs(p.Sampled-p.Exact) <= 4*p.SampledError+0.05*p.Exact, "%s %s: sampled %v +- %v, closed form %v", c.loss, c.noise, p.Sampled, p.SampledError, p.Exact)
+		if off := math.Abs(p.Quadratic-p.Exact) > 0.2*p.Exact; off != c.off {
+			t.Errorf("%s %s: quadratic %v, exact %v", c.loss, c.noise, p.Quadratic, p.Exact)
+		}
+	}
+}
+
+// TestPenaltiesOfPoissonRegression checks that E A(f~) - A(f) = exp(f) (exp(v/2) - 1) for normal noise. Under dropout
+// with one feature the expectation is a sum of two terms, and the sampled penalty must equal that sum.
+func TestPenaltiesOfPoissonRegression(t *testing.T) {
+	schema := event.NewSchema(8, nil, 8)
+	schema.Target = loss.Count
+	var b batch.Builder
+	for i := range 60 {
+		must.Do(t, b.Add(&event.Example{Target: float64(i % 7), Weight: 1 + float64(i%2), Features: event.Vec{Index: []uint32{3}, Value: []float64{float64(i%7) / 2}}}))
+	}
+	d := b.Data(schema).SortClasses()
+	config := batch.DefaultConfig()
+	config.Loss, config.L2 = "poisson", 0.1
+	fit := must.Get(batch.Train(t.Context(), d, config))(t)
+	w, bias := fit.Problems[0].W[0], fit.Problems[0].W[1]
+	must.Require(t, math.Abs(w) >= 0.01, "a weight of %v: nothing to see", w)
+	expect := func(of func(x, f float64) float64) (sum float64) {
+		for i := range d.Rows() {
+			x := 0.0
+			if row := d.Row(i); row.Len() > 0 {
+				x = row.At(0)
+			}
+			sum += d.Weight(i) * of(x, w*x+bias)
+		}
+		return sum
+	}
+	const q, sd = 0.3, 0.8
+	for _, c := range []struct {
+		noise                     loss.Noise
+		quadratic, exact, sampled func(x, f float64) float64
+	}{
+		{loss.Gaussian{SD: sd},
+			func(_, f float64) float64 { return math.Exp(f) * w * w * sd * sd / 2 },
+			func(_, f float64) float64 { return math.Exp(f) * math.Expm1(w*w*sd*sd/2) },
+			func(_, f float64) float64 { return math.Exp(f) * math.Expm1(w*w*sd*sd/2) }},
+		{loss.Dropout{Q: q},
+			func(x, f float64) float64 { return math.Exp(f) * w * w * x * x * q / (1 - q) / 2 },
+			func(x, f float64) float64 { return math.Exp(f) * math.Expm1(w*w*x*x*q/(1-q)/2) },
+			func(x, f float64) float64 { return q*math.Exp(bias) + (1-q)*math.Exp(bias+w*x/(1-q)) - math.Exp(f) }},
+	} {
+		p := must.Get(penaltiesOf(d, fit.Problems[0].W, "poisson", c.noise, 4000, 1))(t)
+		t.Logf("%v: %+v", c.noise, p)
+		for _, x := range []struct {
+			what           string
+			got, want, tol float64
+		}{
+			{"quadratic", p.Quadratic, expect(c.quadratic), 1e-12},
+			{"exact", p.Exact, expect(c.exact), 1e-12},
+			{"sampled", p.Sampled, expect(c.sampled), 4 * p.SampledError / math.Abs(p.Sampled)},
+		} {
+			must.True(t, math.Abs(x.got-x.want) <= x.tol*math.Abs(x.want), "%v: %s %v, want %v", c.noise, x.what, x.got, x.want)
+		}
+		must.True(t, p.SampledError <= 0.05*math.Abs(p.Sampled), "%v: 4000 copies leave an error of %v of %v", c.noise, p.SampledError, p.Sampled)
+	}
 }

@@ -69,7 +69,7 @@ func TestIntervals(t *testing.T) {
 	inside := 0
 	const runs = 4000
 	for range runs {
-		each := eventtest.List(5, func(int) float64 { return 3 + 2*r.NormFloat64() })
+		each := must.List(5, func(int) float64 { return 3 + 2*r.NormFloat64() })
 		d := pairedT(each)
 		if d.Low < 3 && 3 < d.High {
 			inside++
@@ -85,7 +85,7 @@ func TestIntervals(t *testing.T) {
 		sd := map[string]float64{"normal": 1, "uniform": math.Sqrt(1. / 12), "exponential": 1}[name]
 		inside := 0
 		for range runs {
-			each := eventtest.List(50, func(int) float64 { return 7 + draw() })
+			each := must.List(50, func(int) float64 { return 7 + draw() })
 			if d := standardDeviation(each); d.Low < sd && sd < d.High {
 				inside++
 			}
@@ -160,10 +160,7 @@ func TestChosenOnTheOthers(t *testing.T) {
 // TestRepeats checks that no result depends on the number of threads. Two runs may differ only in their time. A long
 // test checks every experiment.
 func TestRepeats(t *testing.T) {
-	all := []Experiment{rareFeatures, haphazard}
-	if longtest.Asked() {
-		all = All()
-	}
+	all := must.Either(longtest.Asked(), All(), []Experiment{rareFeatures, haphazard})
 	for _, e := range all {
 		var results [2][]byte
 		for i, threads := range []int{1, 4} {
@@ -183,13 +180,8 @@ func TestRepeats(t *testing.T) {
 func TestSmaller(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 5))
 	for range 20 {
-		var a, b []float64
-		for range 1 + r.IntN(20) {
-			a = append(a, float64(r.IntN(8)))
-		}
-		for range 1 + r.IntN(20) {
-			b = append(b, float64(r.IntN(8)))
-		}
+		draw := func(int) float64 { return float64(r.IntN(8)) }
+		a, b := must.List(1+r.IntN(20), draw), must.List(1+r.IntN(20), draw)
 		want := 0.0
 		for _, x := range a {
 			for _, y := range b {
@@ -403,11 +395,8 @@ func TestPrivatePairs(t *testing.T) {
 func TestNoisyData(t *testing.T) {
 	c := labelNoiseConfig{Validation: 0.3}
 	draw := func(fraction float64) *noisyData {
-		var examples []event.Example
 		r := rand.New(rand.NewPCG(3, 3))
-		for range 500 {
-			examples = append(examples, longServedio(r))
-		}
+		examples := must.List(500, func(int) event.Example { return longServedio(r) })
 		return must.Get(newNoisyData(examples, c, fraction, rand.New(rand.NewPCG(4, 4))))(t)
 	}
 	right, wrong := draw(0), draw(0.1)
@@ -472,10 +461,7 @@ func TestChosenWithUnlabeled(t *testing.T) {
 	for i := range 240 {
 		e := event.Example{Label: i % 2, Weight: 1}
 		for word := range uint32(40) {
-			p := 0.15
-			if word < 16 && int(word)%2 == e.Label {
-				p = 0.3
-			}
+			p := must.Either(word < 16 && int(word)%2 == e.Label, 0.3, 0.15)
 			if r.Float64() < p {
 				eventtest.Put(&e, word, 1)
 			}

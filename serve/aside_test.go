@@ -19,10 +19,7 @@ func threeClasses() []byte {
 	var lines bytes.Buffer
 	for i := range 900 {
 		class := []string{"apple", "pear", "plum"}[i%3]
-		word := class
-		if i%5 == 0 {
-			word = "pear"
-		}
+		word := must.Either(i%5 == 0, "pear", class)
 		fmt.Fprintf(&lines, `{"label":%q,"word":"%s%d","left":%d,"right":%d}`+"\n", class, word, i%2, i%7, i%4)
 		if i%300 == 7 {
 			fmt.Fprintf(&lines, "{spoilt <b>%d</b>\n", i)

@@ -37,10 +37,7 @@ func (b *browser) eachLook(t *testing.T, url, ready string, test func(t *testing
 // open opens the page in a look and waits until the expression ready is true.
 func (b *browser) open(t *testing.T, url string, l look, ready string) {
 	t.Helper()
-	height := 2600
-	if l.width < 500 {
-		height = 4600
-	}
+	height := must.Either(l.width < 500, 4600, 2600)
 	scheme := map[string]string{"name": "prefers-color-scheme", "value": l.scheme}
 	b.call(t, "Emulation.setEmulatedMedia", map[string]any{"features": []any{scheme}})
 	b.call(t, "Emulation.setDeviceMetricsOverride", map[string]any{

@@ -77,10 +77,7 @@ func TestLearners(t *testing.T) {
 		t.Errorf("%s", body)
 	}
 	for name, want := range map[string]string{"": "slow", "slow": "slow", "learner": "learner"} {
-		query := ""
-		if name != "" {
-			query = "?name=" + name
-		}
+		query := must.Either(name != "", "?name="+name, "")
 		var place struct {
 			Learner string
 			Events  int

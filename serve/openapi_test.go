@@ -214,10 +214,7 @@ func TestResponsesAreDocumented(t *testing.T) {
 			if path == "/v1/events" { // tested by TestEvents
 				continue
 			}
-			body := ""
-			if method == "POST" {
-				body = `{"word":"yes1","x":1}`
-			}
+			body := must.Either(method == "POST", `{"word":"yes1","x":1}`, "")
 			status, _, _ := call(t, method, url+path, body)
 			seen[fmt.Sprintf("%s %d", route, status)] = true
 		}

@@ -55,10 +55,7 @@ func learned(t testing.TB) (*run.Runner, serve.Service) {
 	t.Helper()
 	var lines bytes.Buffer
 	for i := range 400 {
-		label := "no"
-		if i%2 == 1 {
-			label = "yes"
-		}
+		label := must.Either(i%2 == 1, "yes", "no")
 		fmt.Fprintf(&lines, `{"label":%q,"ts":%d,"word":"%s%d","x":%d}`+"\n", label, time.Now().UnixMilli(), label, i%5, i%3)
 		if i%100 == 7 {
 			lines.WriteString("{spoilt\n")

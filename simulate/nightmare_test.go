@@ -22,10 +22,7 @@ import (
 func stream(classes, n int, seed uint64) (*model.Linear, []event.Example) {
 	const columns = 12
 	r := rand.New(rand.NewPCG(seed, 1))
-	outputs := classes
-	if classes == 2 {
-		outputs = 1
-	}
+	outputs := must.Either(classes == 2, 1, classes)
 	weights := make([][]float64, outputs)
 	for k := range weights {
 		weights[k] = make([]float64, columns)
@@ -33,7 +30,7 @@ func stream(classes, n int, seed uint64) (*model.Linear, []event.Example) {
 			weights[k][d] = r.NormFloat64()
 		}
 	}
-	names := eventtest.List(classes, func(k int) string { return fmt.Sprint("class ", k) })
+	names := must.List(classes, func(k int) string { return fmt.Sprint("class ", k) })
 	m := model.NewLinear(event.NewSchema(10, names, 0), "logistic:gaussian", "none", weights, make([]float64, outputs))
 	examples := make([]event.Example, n)
 	for i := range examples {

@@ -87,7 +87,7 @@ func TestDeadLetterTopic(t *testing.T) {
 }
 
 func TestDeadLetterFile(t *testing.T) {
-	name := streamtest.File(t, "dead.jsonl", `{"topic":"half a li`)
+	name := must.File(t, "dead.jsonl", `{"topic":"half a li`)
 	for round := range 2 {
 		d := openDeadLetters(t, nil, DeadLetterConfig{File: name})
 		for i := range 2 {
@@ -140,10 +140,8 @@ func TestDeadLetterFileRemoved(t *testing.T) {
 		add(4)
 		must.Do(t, errors.Join(d.Flush(t.Context()), d.Close()), what)
 		data := must.Get(os.ReadFile(name))(t, what)
-		var offsets []string
-		for _, m := range regexp.MustCompile(`"offset":(\d+)`).FindAllStringSubmatch(string(data), -1) {
-			offsets = append(offsets, m[1])
-		}
+		found := regexp.MustCompile(`"offset":(\d+)`).FindAllStringSubmatch(string(data), -1)
+		offsets := must.Map(found, func(m []string) string { return m[1] })
 		got := strings.Join(offsets, " ")
 		must.True(t, got == "2 3 4" && strings.Count(said.String(), "it is created again") == 1, "%s: letters %q, said %s", what, got, &said)
 	}

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"blankout/internal/eventtest"
 	"blankout/internal/must"
 	"blankout/internal/streamtest"
 
@@ -373,7 +372,7 @@ func TestSticky(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
 		n, count := 1+random.IntN(6), random.IntN(20)
-		all := eventtest.List(count, func(i int) int { return i })
+		all := must.List(count, func(i int) int { return i })
 		owned := map[string][]int{}
 		for i := range n {
 			owned[fmt.Sprint("m", i)] = nil
@@ -408,16 +407,10 @@ func TestSticky(t *testing.T) {
 		}
 		must.Require(t, len(seen) == count && most <= least+1, "%d of %d partitions are given, %d to %d to each", len(seen), count, least, most)
 		if honest { // no partition is claimed twice, so every claim within the limit can be kept
-			var sizes []int
-			for i := range n {
-				has := 0
-				for _, p := range owned[fmt.Sprint("m", i)] {
-					if p < count {
-						has++
-					}
-				}
-				sizes = append(sizes, has)
-			}
+			sizes := must.List(n, func(i int) int {
+				own := owned[fmt.Sprint("m", i)]
+				return must.Count(len(own), func(j int) bool { return own[j] < count })
+			})
 			slices.SortFunc(sizes, func(a, b int) int { return b - a })
 			could := 0
 			for i, has := range sizes {

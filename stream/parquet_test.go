@@ -16,16 +16,16 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/compress"
+	"github.com/parquet-go/parquet-go/encoding/thrift"
+	"github.com/parquet-go/parquet-go/format"
+
 	"blankout/internal/event"
 	"blankout/internal/eventtest"
 	"blankout/internal/longtest"
 	"blankout/internal/must"
 	"blankout/stream/record"
-
-	"github.com/parquet-go/parquet-go"
-	"github.com/parquet-go/parquet-go/compress"
-	"github.com/parquet-go/parquet-go/encoding/thrift"
-	"github.com/parquet-go/parquet-go/format"
 )
 
 type parquetInner struct {
@@ -154,7 +154,7 @@ func TestParquetDamaged(t *testing.T) {
 		Label string  `parquet:"label"`
 		X     float64 `parquet:"x"`
 	}
-	rows := eventtest.List(2000, func(i int) event { return event{[]string{"no", "yes"}[i%2], float64(i)} })
+	rows := must.List(2000, func(i int) event { return event{[]string{"no", "yes"}[i%2], float64(i)} })
 	data := parquetFile(t, rows, 500)
 	read := func(name string, data []byte) (int, error) {
 		path := must.File(t, name, data)
@@ -340,10 +340,7 @@ func TestParquetLengths(t *testing.T) {
 	longtest.NotRaced(t)
 	at := time.UnixMilli(5)
 	data := parquetFile(t, []parquetEvent{{Label: "yes", X: number(1), At: at, Words: []string{"a", "b"}, Many: []parquetInner{{"x", nil}}, Map: map[string]int64{"k": 1}}, {Label: "no", At: at}}, 1)
-	step := 9
-	if longtest.Asked() {
-		step = 3
-	}
+	step := must.Either(longtest.Asked(), 3, 9)
 	var before, after runtime.MemStats
 	for i := 4; i+5 < len(data); i += step {
 		for shift := range 2 {
@@ -371,18 +368,10 @@ func TestParquetLabels(t *testing.T) {
 		s := c.Schema()
 		in := must.Get(Input{Where: path, Record: c}.Open(t.Context(), s, nil))(t)
 		defer in.Close()
-		for {
-			var b event.Batch
-			if err := in.Next(t.Context(), &b); errors.Is(err, io.EOF) {
-				return s.Classes
-			} else if err != nil {
-				t.Fatal(err)
-			}
-			for i := range b.Examples {
-				r := b.Examples[i].Refused
-				must.True(t, r == nil, "%v", r)
-			}
+		for e := range eventtest.Examples(t, in.Next) {
+			must.True(t, e.Refused == nil, "%v", e.Refused)
 		}
+		return s.Classes
 	}
 	type double struct {
 		Label float64 `parquet:"label"`

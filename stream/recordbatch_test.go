@@ -5,18 +5,17 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
-	"io"
 	"slices"
 	"strings"
 	"testing"
 
-	"blankout/internal/event"
-	"blankout/internal/must"
-	"blankout/internal/streamtest"
-
 	"github.com/klauspost/compress/snappy"
 	"github.com/segmentio/kafka-go/compress"
 	"github.com/segmentio/kafka-go/protocol"
+
+	"blankout/internal/event"
+	"blankout/internal/must"
+	"blankout/internal/streamtest"
 )
 
 // testRecord is a record with its offset relative to the base of its batch.
@@ -58,12 +57,7 @@ func TestBatchWriter(t *testing.T) {
 		var set protocol.RecordSet
 		must.Get(set.ReadFrom(bytes.NewReader(sized)))(t, "codec", codec)
 		var got []string
-		for {
-			r, err := set.Records.ReadRecord()
-			if err == io.EOF {
-				break
-			}
-			must.Require(t, err == nil, "codec %d: %v", codec, err)
+		for r := range must.All(t, set.Records.ReadRecord) {
 			key, _ := protocol.ReadAll(r.Key)
 			value, _ := protocol.ReadAll(r.Value)
 			got = append(got, fmt.Sprintf("%d %s %d %d %s=%s", r.Offset, key, len(value), r.Time.UnixMilli(), r.Headers[0].Key, r.Headers[0].Value))

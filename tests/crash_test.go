@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -272,9 +274,7 @@ func (l *learner) check(t *testing.T, topic string, reference *learner) {
 		"%s: counted %+v and learned %d\nwant %+v and %d\n%s", topic, offsets, events, wantOffsets, wantEvents, l.log())
 	must.Require(t, crashTopics[topic].partitions != 1 || bytes.Equal(got, want),
 		"%s: the state differs from the undisturbed one in %s\n%s", topic, differingBlocks(got, want), l.log())
-	if got, want := l.deadLetters(t), reference.deadLetters(t); !slices.Equal(got, want) {
-		t.Fatalf("%s: %d different dead letters, want %d", topic, len(got), len(want))
-	}
+	l.sameDeadLetters(t, reference)
 }
 
 func differingBlocks(a, b []byte) (names []string) {
@@ -289,6 +289,13 @@ func differingBlocks(a, b []byte) (names []string) {
 		}
 	}
 	return names
+}
+
+// sameDeadLetters ends the test unless both learners stored dead letters of the same records.
+func (l *learner) sameDeadLetters(t *testing.T, reference *learner) {
+	t.Helper()
+	got, want := l.deadLetters(t), reference.deadLetters(t)
+	must.Require(t, slices.Equal(got, want), "%d different dead letters, want %d", len(got), len(want))
 }
 
 // deadLetters returns the positions of the records whose dead letters are stored, without duplicates.
@@ -351,10 +358,7 @@ func TestCrash(t *testing.T) {
 	t.Parallel()
 	kills := crashKills(t)
 	program := buildProgram(t)
-	topics := []string{"short"}
-	if longtest.Asked() {
-		topics = []string{"one", "three"}
-	}
+	topics := must.Either(longtest.Asked(), []string{"one", "three"}, []string{"short"})
 	broker := crashBroker(t, topics...)
 	for _, topic := range topics {
 		t.Run(topic, func(t *testing.T) {
@@ -488,9 +492,7 @@ func crashWithUnlabeled(t *testing.T, program string, broker *stream.Embedded) {
 	l.finish(t)
 	_, got, events := l.state(t)
 	must.True(t, slices.Equal(got, want) && events == wantEvents, "counted %+v and learned %d\nwant %+v and %d", got, events, want, wantEvents)
-	if got, want := l.deadLetters(t), reference.deadLetters(t); !slices.Equal(got, want) {
-		t.Errorf("%d different dead letters, want %d", len(got), len(want))
-	}
+	l.sameDeadLetters(t, reference)
 }
 
 // askToStop checks that SIGTERM ends the program with exit code 0, and that no event is learned again after a restart.
@@ -570,5 +572,247 @@ func TestCrashWithStore(t *testing.T) {
 			must.Do(t, os.WriteFile(filepath.Join(l.checkpoints(), name), store.Get("/models/crash/"+name), 0o600))
 		}
 		l.check(t, "short", reference)
+	}
+}
+
+// This file has the crash tests of delayed labels. Events and labels are in two partitions each, and their learner is
+// killed. Its checkpoint must have the same bytes as the checkpoint of a learner that was not killed. The bytes are
+// equal even for several partitions, because the order of events and labels depends only on the logs. Learners for
+// classification and for regression alternate.
+
+// joinBroker starts a broker with a topic of clicks and a topic of answers (their labels). Some answers are late,
+// repeated, early, missing or invalid.
+func joinBroker(t *testing.T, events int) *stream.Embedded {
+	t.Helper()
+	broker := startBroker(t, map[string]int32{"clicks": 2, "answers": 2})
+	fillJoin(t, broker.Brokers(), events)
+	return broker
+}
+
+// fillJoin writes clicks and answers to their topics.
+func fillJoin(t *testing.T, brokers []string, events int) {
+	t.Helper()
+	type message struct {
+		topic string
+		stream.Message
+	}
+	var all []message
+	r := rand.New(rand.NewPCG(3, 4))
+	for i := range events {
+		x, y := r.NormFloat64(), r.NormFloat64()
+		id, at := strconv.AppendInt([]byte("click-"), int64(i), 10), int64(1_700_000_000_000+100*i)
+		value := fmt.Sprintf(`{"x":%.4f,"y":%.4f,"shop":"s%d","words":["w%d"]}`, x, y, r.IntN(50), r.IntN(2000))
+		if i%crashRefused == 5 {
+			value = "{spoilt"
+		}
+		all = append(all, message{"clicks", stream.Message{Key: id, Value: []byte(value), Time: at}})
+		for n := range []int{0, 1, 1, 1, 1, 2}[r.IntN(6)] {
+			label, amount := false, 10+3*x
+			if x+0.3*r.NormFloat64() > 0 { // a repeated answer may differ
+				label, amount = true, amount+2
+			}
+			delay := int64(r.ExpFloat64()*20_000) - 500 + int64(n)*3000
+			all = append(all, message{"answers", stream.Message{Key: id, Value: fmt.Appendf(nil, `{"label":"%t","amount":%.4f}`, label, amount), Time: at + delay}})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b message) int { return int(a.Time - b.Time) })
+	for i, odd := len(all)/2, 0; odd < 3; i++ { // timestamps a little less wrong than the broker allows
+		if all[i].topic == "answers" || odd == 1 {
+			all[i].Time += (59 * time.Minute).Milliseconds()
+			odd, i = odd+1, i+100
+		}
+	}
+	for _, topic := range []string{"clicks", "answers"} {
+		c := stream.DefaultProducerConfig()
+		c.Brokers, c.Topic = brokers, topic
+		p := must.Get(stream.NewProducer(t.Context(), c))(t)
+		for _, m := range all {
+			if m.topic == topic {
+				must.Do(t, p.Write(t.Context(), m.Message))
+			}
+		}
+		must.Do(t, errors.Join(p.Flush(t.Context()), p.Close()))
+	}
+}
+
+// joinKinds has two kinds of learners of clicks and answers. For each kind it has the loss, and the field of an answer
+// that holds the label.
+var joinKinds = []struct{ loss, label string }{{"logistic", "label"}, {"squared", "amount"}}
+
+// newJoiner returns a learner of one of joinKinds.
+func newJoiner(t *testing.T, program, broker string, kind int) *learner {
+	l := newLearner(t, program, broker, "clicks", "--set=learner.loss="+joinKinds[kind].loss, "--set=labels.label="+joinKinds[kind].label,
+		"--set=labels.topics=answers", "--set=labels.max_delay=50s", "--set=labels.idle_timeout=0s", "--set=labels.pending_memory=16777216")
+	l.flags = append(l.flags, "--set=labels.directory="+filepath.Join(l.dir, "waiting"))
+	return l
+}
+
+func (l *learner) checkJoined(t *testing.T, reference *learner) {
+	t.Helper()
+	want, wantOffsets, _ := reference.state(t)
+	got, offsets, _ := l.state(t)
+	must.Require(t, slices.Equal(offsets, wantOffsets), "counted %+v, want %+v\n%s", offsets, wantOffsets, l.log())
+	must.Require(t, bytes.Equal(got, want), "the state differs from the undisturbed one in %s\n%s", differingBlocks(got, want), l.log())
+	l.sameDeadLetters(t, reference)
+}
+
+func TestCrashJoin(t *testing.T) {
+	t.Parallel()
+	kills, events := crashKills(t), must.Either(longtest.Asked(), 12_000, 4_000)
+	crashJoin(t, buildProgram(t), joinBroker(t, events).Brokers()[0], (kills+1)/2)
+}
+
+// crashJoin kills learners of clicks and answers the given number of times.
+func crashJoin(t *testing.T, program, broker string, kills int) {
+	t.Helper()
+	reference := make([]*learner, len(joinKinds))
+	took := time.Hour
+	for kind := range joinKinds {
+		reference[kind] = newJoiner(t, program, broker, kind)
+		reference[kind].finish(t)
+		state, _, _ := reference[kind].state(t)
+		for _, block := range []string{`"matched":`, `"timed_out":`, `"late":`, `"early":`, `"corrected":`, `"repeated":`, `"out_of_order":`} {
+			i := bytes.Index(state, []byte(block))
+			must.True(t, i >= 0 && state[i+len(block)] != '0', "%s: the records of the test leave out %s", joinKinds[kind].loss, block)
+		}
+		l := newJoiner(t, program, broker, kind)
+		begin := time.Now()
+		l.finish(t)
+		took = min(took, time.Since(begin))
+		l.checkJoined(t, reference[kind])
+	}
+	killRounds(t, kills, took, func(round int) *learner { return newJoiner(t, program, broker, round%len(reference)) },
+		func(round int, l *learner) { l.checkJoined(t, reference[round%len(reference)]) })
+}
+
+// TestCrashJoinAtFailpoints kills the program where it stores or removes waiting events. It also makes these operations
+// fail.
+func TestCrashJoinAtFailpoints(t *testing.T) {
+	longtest.Only(t)
+	program := buildProgram(t, "-tags=failpoint")
+	broker := joinBroker(t, 6_000).Brokers()[0]
+	reference := make([]*learner, len(joinKinds))
+	for kind := range joinKinds {
+		reference[kind] = newJoiner(t, program, broker, kind)
+		reference[kind].finish(t)
+	}
+	kind := 0
+	for _, place := range []string{"labels.put", "labels.mark", "labels.marked", "labels.letgo", "labels.goback", "checkpoint.write", "checkpoint.rename", "checkpoint.remove", "run.deadletters"} {
+		for _, what := range []string{"kill@1", "kill@3", "error@2"} {
+			if place == "labels.goback" && what != "kill@1" {
+				continue // this happens once per process
+			}
+			kind = (kind + 1) % len(reference)
+			l := newJoiner(t, program, broker, kind)
+			if place == "labels.goback" {
+				l.failAt(t, "checkpoint.rename=kill@3", true)
+			}
+			l.failAt(t, place+"="+what, what != "kill@1")
+			l.finish(t)
+			l.checkJoined(t, reference[kind])
+		}
+	}
+}
+
+// challengerTables configures two challengers. One challenger has its own columns, including the field x that
+// determines the label. This challenger becomes the leader.
+const challengerTables = `
+[learner]
+noise = "none"
+
+[[challenger]]
+name = "alike"
+c = 1.01
+promote = "auto"
+
+[[challenger]]
+name = "better"
+drop = ["shop"]
+promote = "auto"
+window = 10000
+`
+
+// newContest returns a learner with challengers.
+func newContest(t *testing.T, program, broker string) *learner {
+	t.Helper()
+	l := newLearner(t, program, broker, "one")
+	file := filepath.Join(l.dir, "blankout.toml")
+	text, err := os.ReadFile(file)
+	if err == nil {
+		err = os.WriteFile(file, append(bytes.Replace(text, []byte("seed = 1"), []byte("drop = [\"x\"]\nseed = 1"), 1), challengerTables...), 0o644)
+	}
+	must.Do(t, err)
+	return l
+}
+
+func (l *learner) leader(t *testing.T) string {
+	t.Helper()
+	data, _, _ := l.state(t)
+	file := must.Get(checkpoint.Decode(data))(t)
+	return must.Get(run.ReadChallengers(file.Blocks))(t).Leader
+}
+
+// TestCrashChallengers runs several learners of one stream. It kills the program often, before and after a challenger
+// becomes the leader automatically. The final state must have the same bytes as without kills.
+func TestCrashChallengers(t *testing.T) {
+	t.Parallel()
+	kills := crashKills(t)
+	program := buildProgram(t)
+	broker := crashBroker(t, "one")
+	address := broker.Brokers()[0]
+	reference := newContest(t, program, address)
+	begin := time.Now()
+	reference.finish(t)
+	took := time.Since(begin)
+	reference.expect(t, "one")
+	leader := reference.leader(t)
+	must.Require(t, leader == "better", "%s is the leader\n%s", leader, reference.log())
+	killRounds(t, (kills+1)/2, took, func(int) *learner { return newContest(t, program, address) }, func(_ int, l *learner) { l.check(t, "one", reference) })
+	t.Run("promoted by hand", func(t *testing.T) { killPromoted(t, newContest(t, program, address)) })
+}
+
+// killPromoted checks that an acknowledged promotion survives a kill.
+func killPromoted(t *testing.T, l *learner) {
+	flags := l.flags
+	l.flags = []string{"--set=http.address=127.0.0.1:0", "--set=checkpoint.events=0", "--set=checkpoint.interval=1h"}
+	c := l.start(t)
+	defer c.Process.Kill()
+	url := l.url(t)
+	promote := func(name string) (int, string) {
+		answer, err := http.Post(url+"/v1/promote", "application/json", strings.NewReader(fmt.Sprintf(`{"name":%q}`, name)))
+		must.Require(t, err == nil, "%v\n%s", err, l.log())
+		defer answer.Body.Close()
+		text := must.Get(io.ReadAll(answer.Body))(t)
+		return answer.StatusCode, string(text)
+	}
+	status, text := promote("nobody")
+	must.True(t, status == http.StatusNotFound && strings.Contains(text, "alike"), "nobody: %d %s", status, text)
+	status, text = promote("alike")
+	must.Require(t, status == http.StatusOK, "%d %s\n%s", status, text, l.log())
+	must.Do(t, c.Process.Kill())
+	_ = c.Wait()
+	leader := l.leader(t)
+	must.Require(t, leader == "alike", "%s is the leader after the kill", leader)
+	l.flags = append(flags, "--max-events=1")
+	l.finish(t)
+	must.Equal(t, l.leader(t), "alike", "the leader after the restart")
+}
+
+// TestCrashAtPromotion kills the program between a promotion and the checkpoint of the promotion. After the restart the
+// promotion must happen again at the same record.
+func TestCrashAtPromotion(t *testing.T) {
+	longtest.Only(t)
+	program := buildProgram(t, "-tags=failpoint")
+	broker := crashBroker(t, "one")
+	reference := newContest(t, program, broker.Brokers()[0])
+	reference.finish(t)
+	for _, place := range []string{"run.promoted=kill@1", "checkpoint.rename=kill@20", "checkpoint.rename=kill@21", "checkpoint.rename=kill@22"} {
+		l := newContest(t, program, broker.Brokers()[0])
+		// A busy machine saves fewer checkpoints. A checkpoint that becomes due while another is being written is
+		// skipped.
+		fewer := place == "checkpoint.rename=kill@21" || place == "checkpoint.rename=kill@22"
+		l.failAt(t, place, fewer)
+		l.finish(t)
+		l.check(t, "one", reference)
 	}
 }

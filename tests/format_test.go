@@ -22,7 +22,6 @@ import (
 	"blankout/internal/kernel"
 	"blankout/internal/longtest"
 	"blankout/internal/must"
-	"blankout/internal/streamtest"
 	"blankout/online"
 	"blankout/stream"
 	"blankout/stream/record"
@@ -55,7 +54,7 @@ func writeFormat(t *testing.T, dir string) {
 	for i := range 300 {
 		lines.WriteString([]string{`{"label":"good","word":"fine","x":1.5,"y":-1}`, `{"label":"bad","word":"grim","x":-0.5,"y":2}`, `{"label":"good","word":"fine","x":0.5,"y":null}`}[i%3] + "\n")
 	}
-	events := streamtest.File(t, "events.jsonl", lines.String())
+	events := must.File(t, "events.jsonl", lines.String())
 	source := must.Get(stream.OpenFile(events, recordConfig, schema))(t)
 	defer source.Close()
 	config := formatConfig()

@@ -15,7 +15,6 @@ import (
 	"blankout/app/served/kafka"
 	"blankout/checkpoint"
 	"blankout/internal/event"
-	"blankout/internal/eventtest"
 	"blankout/internal/model"
 	"blankout/internal/must"
 	"blankout/internal/streamtest"
@@ -480,7 +479,7 @@ func (k *kafkaTest) snapshots(t *testing.T) {
 	options := served.Options{Interval: 10 * time.Millisecond, Schemes: map[string]served.Opener{"kafka": kafka.Opener(connect)}}
 	f := (*served.Follower)(nil)
 	for version := range uint64(12) {
-		weights := eventtest.List(1000, func(d int) float64 { return float64(d/100*int(version)%7) + 0.5 })
+		weights := must.List(1000, func(d int) float64 { return float64(d/100*int(version)%7) + 0.5 })
 		schema := event.NewSchema(12, []string{"no", "yes"}, 2)
 		schema.NumericIndices = true
 		m := served.New(model.NewLinear(schema, "logistic", "none", [][]float64{weights}, []float64{0}), recordConfig)

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -198,10 +199,7 @@ func (b *kafkaBroker) writeConfig(t *testing.T) {
 	t.Helper()
 	plain := "org.apache.kafka.common.security.plain.PlainLoginModule required user_alice=\"" + b.password + "\";"
 	scram := "org.apache.kafka.common.security.scram.ScramLoginModule required;"
-	var voters []string
-	for _, other := range b.cluster {
-		voters = append(voters, fmt.Sprintf("%d@%s", other.node, other.controller))
-	}
+	voters := must.Map(b.cluster, func(b *kafkaBroker) string { return fmt.Sprintf("%d@%s", b.node, b.controller) })
 	copies := strconv.Itoa(len(b.cluster))
 	config := []string{
 		"process.roles=broker,controller", "node.id=" + strconv.Itoa(b.node),
@@ -236,12 +234,7 @@ Loggers: {Root: {level: info, AppenderRef: {ref: C}}}}
 	}
 }
 
-func proxied(address string) string {
-	if address == "" {
-		return ""
-	}
-	return ",PROXIED://" + address
-}
+func proxied(address string) string { return must.Either(address == "", "", ",PROXIED://"+address) }
 
 // start starts the broker and waits until the broker works.
 func (b *kafkaBroker) start(t *testing.T) {
@@ -326,4 +319,142 @@ func (b *kafkaBroker) hold(t *testing.T, d time.Duration) {
 func (b *kafkaBroker) signal(t *testing.T, s syscall.Signal) {
 	t.Helper()
 	must.Do(t, b.process.Process.Signal(s))
+}
+
+// TestKafkaJarsAreNotFetchedUnasked checks that the real broker's jars are not downloaded unless the user requests
+// this. The message must explain how to request the download, and name the source and the target of the download.
+func TestKafkaJarsAreNotFetchedUnasked(t *testing.T) {
+	dir := t.TempDir()
+	cache, called := filepath.Join(dir, "cache"), filepath.Join(dir, "called")
+	for name, script := range map[string]string{
+		"java": "exit 1",
+		"mvn":  "echo \"$@\" > " + called + "; exit 1",
+	} {
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script+"\n"), 0o755))
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	t.Setenv("XDG_CACHE_HOME", cache)
+	_, err := kafkaJars(t.Context(), false)
+	for _, want := range []string{requireKafka + "=1", cache, "44 MB", "repository"} {
+		must.ErrorContains(t, err, want, "unasked")
+	}
+	for _, path := range []string{called, cache} {
+		must.Fails(t, must.Err(os.Stat(path)), "the file without a request", path)
+	}
+	// If the user requests it, the download is attempted.
+	must.ErrorContains(t, must.Err(kafkaJars(t.Context(), true)), "mvn could not fetch", "asked")
+	text, _ := os.ReadFile(called)
+	must.True(t, strings.Contains(string(text), "dependency:copy-dependencies"), "asked, mvn was called with %q", text)
+}
+
+// tcpProxy forwards connections to a target, and can simulate faults of the network.
+type tcpProxy struct {
+	listener net.Listener
+	target   string
+
+	working sync.WaitGroup
+	mu      sync.Mutex
+	fault   netFault
+	changed chan struct{} // closed when fault changes
+	conns   map[net.Conn]bool
+}
+
+// netFault describes the faults of a tcpProxy. The zero value means no fault.
+type netFault struct {
+	delay  time.Duration // delay of every piece of data, in both directions
+	refuse bool          // all current and new connections are closed
+	hole   bool          // no data passes, and connections stay open
+	deaf   bool          // requests pass, responses do not
+	tear   bool          // connections are closed in the middle of a response
+}
+
+func startProxy(t *testing.T, listener net.Listener, target string) *tcpProxy {
+	p := &tcpProxy{listener: listener, target: target, changed: make(chan struct{}), conns: map[net.Conn]bool{}}
+	p.working.Go(func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return // the proxy was closed
+			}
+			p.working.Go(func() { p.pass(client) })
+		}
+	})
+	t.Cleanup(func() {
+		listener.Close()
+		p.set(netFault{refuse: true})
+		p.working.Wait()
+	})
+	return p
+}
+
+func (p *tcpProxy) set(f netFault) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.fault = f
+	close(p.changed)
+	p.changed = make(chan struct{})
+	if f.refuse {
+		for c := range p.conns {
+			c.Close()
+		}
+	}
+}
+
+func (p *tcpProxy) now() (netFault, <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.fault, p.changed
+}
+
+// pass forwards one connection until the client or the target ends it.
+func (p *tcpProxy) pass(client net.Conn) {
+	defer client.Close()
+	server, err := net.DialTimeout("tcp", p.target, 5*time.Second)
+	if err != nil {
+		return
+	}
+	defer server.Close()
+	p.mu.Lock()
+	refused := p.fault.refuse
+	if !refused {
+		p.conns[client], p.conns[server] = true, true
+	}
+	p.mu.Unlock()
+	if refused {
+		return
+	}
+	var both sync.WaitGroup
+	both.Go(func() { p.copy(server, client, false) })
+	both.Go(func() { p.copy(client, server, true) })
+	both.Wait()
+	p.mu.Lock()
+	delete(p.conns, client)
+	delete(p.conns, server)
+	p.mu.Unlock()
+}
+
+// copy forwards data as the current fault allows. At the end it closes both connections.
+func (p *tcpProxy) copy(to, from net.Conn, answers bool) {
+	defer to.Close()
+	defer from.Close()
+	piece := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(piece)
+		if err != nil {
+			return
+		}
+		f, changed := p.now()
+		for f.hole || f.deaf && answers {
+			<-changed
+			f, changed = p.now()
+		}
+		time.Sleep(f.delay)
+		torn := f.tear && answers
+		if torn {
+			n /= 2
+		}
+		if _, err := to.Write(piece[:n]); err != nil || torn {
+			return
+		}
+	}
 }

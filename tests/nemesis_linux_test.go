@@ -431,10 +431,7 @@ func (n *nemesis) checkpoints() string { return filepath.Join(n.disk, "checkpoin
 // immutable forbids or allows creating, renaming and removing files in the learner's directories. The file system
 // cannot be made read-only instead, because the learner has its lock file open for writing.
 func (n *nemesis) immutable(t *testing.T, on bool) {
-	flag := "-i"
-	if on {
-		flag = "+i"
-	}
+	flag := must.Either(on, "+i", "-i")
 	for _, dir := range []string{n.disk, n.checkpoints(), filepath.Join(n.disk, "reports")} {
 		if _, err := os.Stat(dir); err != nil {
 			continue
@@ -602,10 +599,7 @@ func shorten(line string) string {
 
 // produce writes records through the proxies until ctx ends. Then it waits until all records are acknowledged.
 func (n *nemesis) produce(t *testing.T, ctx context.Context) {
-	var seeds []string
-	for _, b := range n.cluster {
-		seeds = append(seeds, b.proxy)
-	}
+	seeds := must.Map(n.cluster, func(b *kafkaBroker) string { return b.proxy })
 	client, err := kgo.NewClient(kgo.SeedBrokers(seeds...), kgo.DefaultProduceTopic("events"), kgo.MaxBufferedRecords(5000),
 		kgo.ProducerBatchCompression(kgo.Lz4Compression()), kgo.RequestTimeoutOverhead(3*time.Second), kgo.MetadataMinAge(100*time.Millisecond))
 	if err != nil {
@@ -765,10 +759,7 @@ func (n *nemesis) read(t *testing.T, topic string) (records []*kgo.Record) {
 		records = append(records, fetches.Records()...)
 	}
 	slices.SortFunc(records, func(a, b *kgo.Record) int {
-		if a.Partition != b.Partition {
-			return int(a.Partition) - int(b.Partition)
-		}
-		return int(a.Offset - b.Offset)
+		return must.Either(a.Partition != b.Partition, int(a.Partition)-int(b.Partition), int(a.Offset-b.Offset))
 	})
 	return records
 }

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"blankout/internal/eventtest"
 	"blankout/internal/longtest"
 	"blankout/internal/must"
 )
@@ -25,7 +24,7 @@ func writeMachines(t *testing.T, name, kind string, n int) {
 	for i := range n {
 		temp, vibration, amount := 20+5*r.NormFloat64(), r.NormFloat64(), math.Exp(3+2*r.NormFloat64())
 		machine := string("abcdefgh"[r.IntN(8)])
-		words := eventtest.List(r.IntN(6), func(int) string { return []string{"pump", "leak", "hot", "noise", "belt"}[r.IntN(5)] })
+		words := must.List(r.IntN(6), func(int) string { return []string{"pump", "leak", "hot", "noise", "belt"}[r.IntN(5)] })
 		z := 0.2*(temp-20) + vibration*vibration - 1 + 0.3*math.Log(amount) - 1 + 0.8*r.NormFloat64()
 		if machine < "d" {
 			z += 1.2
@@ -113,10 +112,7 @@ func TestRandomSettings(t *testing.T) {
 	for _, kind := range kinds {
 		writeMachines(t, filepath.Join(dir, kind+".jsonl"), kind, 2500)
 	}
-	draws := 8
-	if longtest.Asked() {
-		draws = 30
-	}
+	draws := must.Either(longtest.Asked(), 30, 8)
 	refused := 0
 	for i := range draws {
 		r := rand.New(rand.NewPCG(uint64(i), 7))

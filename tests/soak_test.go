@@ -21,11 +21,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
+
 	"blankout/internal/must"
 	"blankout/internal/streamtest"
 	"blankout/stream"
-
-	"github.com/twmb/franz-go/pkg/kadm"
 )
 
 // TestSoak runs the real program for the duration BLANKOUT_SOAK with all its functions at once. The program learns a
@@ -261,10 +261,7 @@ func (p soakPhase) String() string {
 // and e, and a coin where x is unknown.
 func (p soakPhase) least() float64 {
 	known := math.Atan(0.5) / math.Pi
-	if p == absent || p == dead {
-		return known/2 + 0.25
-	}
-	return known
+	return must.Either(p == absent || p == dead, known/2+0.25, known)
 }
 
 // soakLength is the number of records in a phase.

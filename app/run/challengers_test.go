@@ -65,10 +65,7 @@ func (s *challengerStream) Next(ctx context.Context, b *event.Batch) error {
 func (s *challengerStream) record(n int) []byte {
 	r := rand.New(rand.NewPCG(uint64(n), 9))
 	a, b, x := r.IntN(2), r.IntN(2), r.NormFloat64()
-	label := "no"
-	if float64(2*(a^b)-1)+x > 0 {
-		label = "yes"
-	}
+	label := must.Either(float64(2*(a^b)-1)+x > 0, "yes", "no")
 	text := fmt.Sprintf(`{"label":%q,"weight":%d,"a":"a%d","b":"b%d","x":%.3f,"id":"i%d"}`, label, r.IntN(3), a, b, x, r.IntN(3000))
 	switch {
 	case n%13 == 4:

@@ -8,6 +8,7 @@ import (
 	"io"
 	"iter"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -26,6 +27,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/eventtest"
 	"blankout/internal/longtest"
+	"blankout/internal/loss"
 	"blankout/internal/must"
 	"blankout/online"
 	"blankout/online/health"
@@ -222,10 +224,7 @@ func TestStateDependsOnEventsOnly(t *testing.T) {
 	must.Do(t, s.Run(t.Context()))
 	want, p := newest(t, reference)
 	must.Require(t, p.Next == records && p.Records == records, "ended at %+v", p)
-	seeds := uint64(3)
-	if longtest.Asked() {
-		seeds = 8
-	}
+	seeds := must.Either(longtest.Asked(), 8, uint64(3))
 	for seed := range seeds {
 		r := rand.New(rand.NewPCG(seed, 3))
 		dir := t.TempDir()
@@ -641,28 +640,18 @@ func (s idle) Next(ctx context.Context, b *event.Batch) error {
 	return err
 }
 
-// jumps is a Source of batches that only move the position. A Consumer returns such batches at its start, and when an
-// offset is out of range.
-type jumps []event.Batch
-
-func (j *jumps) Next(_ context.Context, b *event.Batch) error {
-	if len(*j) == 0 {
-		return io.EOF
-	}
-	*b, *j = (*j)[0], (*j)[1:]
-	return nil
-}
-
+// TestBatchesWithoutExamples learns from batches that only move the position. A Consumer returns such batches at its
+// start, and when an offset is out of range.
 func TestBatchesWithoutExamples(t *testing.T) {
 	dir := t.TempDir()
 	s := start(t, dir, 0, 1)
 	s.Offsets = event.Offsets{{Topic: "t", Partition: 3, Next: 1000, Records: 10, Sum: 5}}
-	s.Source = &jumps{
+	s.Source = eventtest.Source([]event.Batch{
 		{Topic: "t", Partition: 3, Next: 1000, HighWater: 2000},
 		{Topic: "t", Partition: 4, Next: 77, HighWater: -1},
 		{Topic: "t", Partition: 3, Next: 500, HighWater: 2000, Reset: true},
 		{Topic: "t", Partition: 3, Next: 600, HighWater: 2000},
-	}
+	}...)
 	must.Do(t, s.Run(t.Context()))
 	want := event.Offsets{{Topic: "t", Partition: 3, Next: 600, Records: 10, Sum: 5}, {Topic: "t", Partition: 4, Next: 77, First: 77}}
 	must.True(t, slices.Equal(s.Offsets, want), "%+v", s.Offsets)
@@ -721,5 +710,50 @@ func TestNoWarningsAtTheStart(t *testing.T) {
 		w := s.Status().Warnings
 		must.True(t, len(w) == 1, "life %d: warnings at the end: %v", life, w)
 		s.store.Close()
+	}
+}
+
+// TestTraining checks that a Training ends in the same state as separate calls for each pass. The evaluation must be
+// the same from memory and from the source, with one thread and with three.
+func TestTraining(t *testing.T) {
+	const n = 650
+	c := learnerConfig()
+	c.Noise = "dropout:0.3"
+	learner := func() *online.Learner {
+		return must.Get(online.New(c, event.NewSchema(18, nil, 2)))(t)
+	}
+	state := func(l *online.Learner) []byte {
+		blocks := must.Get(l.Snapshot().Blocks())(t)
+		return bytes.Join([][]byte{blocks[0].Data, blocks[1].Data}, nil)
+	}
+	slow := learner()
+	for range 2 {
+		s := newStream(slow.Schema(), nil, n, 1)
+		for i := range n {
+			e := s.record(i)
+			slow.Learn(&e, nil)
+		}
+		slow.EndPass()
+	}
+	wantJ, wantError, _, err := slow.Evaluate(t.Context(), newStream(slow.Schema(), nil, n, 1), 1)
+	must.Do(t, err)
+	for _, memory := range []int64{0, 50_000, 1 << 30} {
+		for _, threads := range []int{1, 3} {
+			l, opened := learner(), 0
+			training := run.Training{Learner: l, Schema: l.Schema(), Passes: 2, Memory: memory, Refused: run.PolicyFail, Threads: threads, Evaluate: true,
+				Open: func() (event.Source, error) {
+					opened++
+					return newStream(l.Schema(), nil, n, 1), nil
+				}}
+			got := must.Get(training.Run(t.Context()))(t)
+			must.Equal(t, opened, map[bool]int{true: 1, false: 3}[memory == 1<<30], "memory", memory, "opened")
+			must.True(t, got.Passes == 2 && got.Learned+got.Unlabeled == n && got.Progressive.Weight < slow.Report().Total.Weight,
+				"%d passes, %d learned, progressive %+v", got.Passes, got.Learned, got.Progressive)
+			want := l.Report().Noise
+			must.True(t, got.Noise.String() == want.String() && loss.LevelOf(want) != 0, "noise %v, want %v", got.Noise, want)
+			l.EndPass()
+			must.True(t, (got.Objective == wantJ || math.Abs(got.Objective-wantJ) <= 1e-9*wantJ) && got.Error == wantError && bytes.Equal(state(l), state(slow)),
+				"memory %d, %d threads: J = %v, error %v; by hand %v, %v", memory, threads, got.Objective, got.Error, wantJ, wantError)
+		}
 	}
 }

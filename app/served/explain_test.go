@@ -13,7 +13,6 @@ import (
 
 	"blankout/app/served"
 	"blankout/internal/event"
-	"blankout/internal/eventtest"
 	"blankout/internal/model"
 	"blankout/internal/must"
 	"blankout/online"
@@ -27,7 +26,7 @@ func TestExplainFew(t *testing.T) {
 	schema := event.NewSchema(20, []string{"no", "yes"}, 2)
 	schema.NumericIndices = true
 	// a hundred columns have each weight
-	weights := eventtest.List(columns, func(d int) float64 { return float64(d*7919%1000-500) / 100 })
+	weights := must.List(columns, func(d int) float64 { return float64(d*7919%1000-500) / 100 })
 	model := model.NewLinear(schema, "logistic", "none", [][]float64{weights}, []float64{4.995})
 	recordConfig := record.DefaultConfig()
 	recordConfig.Format = "svmlight"

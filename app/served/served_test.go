@@ -2,20 +2,28 @@ package served_test
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"log/slog"
 	"math"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"go.uber.org/goleak"
 
 	"blankout/app/run"
 	"blankout/app/served"
@@ -30,8 +38,6 @@ import (
 	"blankout/serve"
 	"blankout/stream"
 	"blankout/stream/record"
-
-	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -291,4 +297,157 @@ func TestDependencies(t *testing.T) {
 	must.True(t, len(found) <= 0, "package served brings %q", found)
 	found = heavyOf("./kafka")
 	must.True(t, len(found) != 0, "package served/kafka brings no client of Kafka: the names that are looked for are not those of today")
+}
+
+// FuzzModel reads models with correct checksums and one altered block, as from a hostile server or another program.
+// Reading must fail, or the model must predict; it must never panic.
+func FuzzModel(f *testing.F) {
+	r, record := must.Get2(learner(f.TempDir(), 50))(f)
+	must.Do(f, r.Run(f.Context()))
+	var files []*checkpoint.File
+	var kernel bytes.Buffer
+	must.Do(f, kernelModel(f).Encode(&kernel))
+	var linear bytes.Buffer
+	must.Do(f, served.New(r.Model(), record).Encode(&linear))
+	for i, data := range [][]byte{linear.Bytes(), kernel.Bytes()} {
+		file := must.Get(checkpoint.Decode(data))(f)
+		files = append(files, file)
+		for _, b := range file.Blocks {
+			if len(b.Data) < 10_000 {
+				f.Add(i == 1, b.Name, b.Data)
+			}
+		}
+	}
+	f.Add(false, "model", []byte(`{"schema":{"bits":8,"classes":["a","b"],"max_classes":2,"fields":[{"name":"","kind":"sparse"}]},"outputs":1,"intercept":[0],"layout":{"width":1,"weight":9223372036854775807,"stats":-1}}`))
+	f.Add(false, "model", []byte(`{"schema":{"bits":8,"classes":[],"max_classes":0,"fields":[]},"outputs":1,"intercept":[0],"layout":{"width":46,"weight":0,"stats":45}}`))
+	f.Fuzz(func(t *testing.T, isKernel bool, name string, data []byte) {
+		file := files[0]
+		if isKernel {
+			file = files[1]
+		}
+		blocks := slices.Clone(file.Blocks)
+		for i := range blocks {
+			if blocks[i].Name == name {
+				blocks[i].Data = data
+			}
+		}
+		var b bytes.Buffer
+		must.Do(t, checkpoint.Write(&b, file.Kind, slices.Values(blocks)))
+		m, err := served.Decode(b.Bytes())
+		if err != nil {
+			return
+		}
+		for _, event := range []string{`{"word":"y1","x":1,"none":null}`, "0 1:2 3:4", "", "1 |a b c:2"} {
+			_, _ = m.Predict([]byte(event), 0)
+			_, _ = m.Predict([]byte(event), 3)
+		}
+		var again bytes.Buffer
+		must.Do(t, m.Encode(&again), "a model that is read but cannot be written")
+	})
+}
+
+// TestPackedAnswer checks that a compressed response is rejected, because a megabyte may decompress to a gigabyte.
+func TestPackedAnswer(t *testing.T) {
+	var packed bytes.Buffer
+	w := must.Get(gzip.NewWriterLevel(&packed, gzip.BestCompression))(t)
+	for range 64 {
+		must.Get(w.Write(make([]byte, 1<<20)))(t)
+	}
+	must.Do(t, w.Close())
+	sent := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		must.Equal(t, r.Header.Get("Accept-Encoding"), "identity")
+		w.Header().Set("Content-Encoding", "gzip")
+		sent++
+		w.WriteHeader([]int{0, http.StatusOK, http.StatusBadGateway}[sent])
+		w.Write(packed.Bytes())
+	}))
+	defer server.Close()
+	defer http.DefaultClient.CloseIdleConnections()
+	for range 2 {
+		must.ErrorContains(t, must.Err(served.Open(t.Context(), server.URL, served.Options{})), `compressed ("gzip")`)
+	}
+	must.Equal(t, sent, 2)
+}
+
+// TestUnchangedModel checks that a Follower does not download a model that it already has. The Follower sends the ETag
+// of its model, and gets the model only if the ETag has changed.
+func TestUnchangedModel(t *testing.T) {
+	var sent, unchanged atomic.Int64
+	var version atomic.Uint64
+	version.Store(1)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		tag := fmt.Sprintf("%q", fmt.Sprint("model-", version.Load()))
+		w.Header().Set("ETag", tag)
+		if r.Header.Get("If-None-Match") == tag {
+			unchanged.Add(1)
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+		sent.Add(1)
+		m := served.New(model.NewLinear(event.NewSchema(8, nil, 2), "logistic", "none", [][]float64{{1}}, []float64{0}), record.DefaultConfig())
+		m.Version = version.Load()
+		must.Do(t, m.Encode(w))
+	}))
+	defer server.Close()
+	defer http.DefaultClient.CloseIdleConnections()
+	f := must.Get(served.Follow(t.Context(), server.URL, served.Options{Interval: time.Millisecond}))(t)
+	defer f.Close()
+	for want := uint64(1); want <= 2; want++ {
+		version.Store(want)
+		unchanged.Store(0)
+		for n := 0; unchanged.Load() < 3; n++ {
+			must.Require(t, n < 5000, "no request named the model that the follower has")
+			time.Sleep(time.Millisecond)
+		}
+		must.Equal(t, must.Get(f.Model())(t).Version, want, "version")
+		must.Equal(t, sent.Load(), int64(want), "models sent")
+	}
+}
+
+// TestTokenStays checks that a redirect sends the token only to the same server: not to another port, and not without
+// TLS.
+func TestTokenStays(t *testing.T) {
+	var trained bytes.Buffer
+	m := served.New(model.NewLinear(event.NewSchema(8, nil, 2), "logistic", "none", [][]float64{{1}}, []float64{0}), record.DefaultConfig())
+	must.Do(t, m.Encode(&trained))
+	var mu sync.Mutex
+	var got []string
+	answer := func(name, to string) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			mu.Lock()
+			got = append(got, name+r.URL.Path+" "+r.Header.Get("Authorization"))
+			mu.Unlock()
+			if to != "" && r.URL.Path == "/v1/model" {
+				http.Redirect(w, r, to, http.StatusTemporaryRedirect)
+				return
+			}
+			io.Copy(w, bytes.NewReader(trained.Bytes()))
+		})
+	}
+	other := httptest.NewServer(answer("other", ""))
+	defer other.Close()
+	for _, c := range []struct {
+		name, to string
+		tls      bool
+		want     string
+	}{
+		{"another port", other.URL + "/model", false, "one/v1/model Bearer open sesame, other/model "},
+		{"without TLS", other.URL + "/model", true, "one/v1/model Bearer open sesame, other/model "},
+		{"another path", "/model", false, "one/v1/model Bearer open sesame, one/model Bearer open sesame"},
+	} {
+		got = nil
+		one := httptest.NewUnstartedServer(answer("one", c.to))
+		if c.tls {
+			one.StartTLS()
+		} else {
+			one.Start()
+		}
+		must.Do(t, must.Err(served.Open(t.Context(), one.URL, served.Options{Token: "open sesame", Client: one.Client()})), c.name)
+		must.Equal(t, strings.Join(got, ", "), c.want, c.name)
+		one.Close()
+	}
+	loop := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.Path, http.StatusFound) }))
+	defer loop.Close()
+	must.ErrorContains(t, must.Err(served.Open(t.Context(), loop.URL, served.Options{Client: loop.Client()})), "10 redirects", "an endless redirect")
 }

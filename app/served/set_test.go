@@ -55,10 +55,7 @@ func TestSet(t *testing.T) {
 	} {
 		z := want
 		if key != "" {
-			own := 2.0
-			if m.ShardOf([]byte(key)) == 1 {
-				own = -1
-			}
+			own := must.Either(m.ShardOf([]byte(key)) == 1, -1.0, 2)
 			z = .75*own + .25*(300*2-100*1)/400.
 		}
 		p := must.Get(m.PredictRecord(t.Context(), record.Record{Key: []byte(key), Value: []byte(`{"x1":1}`)}, 0))(t)

@@ -27,7 +27,7 @@ func TestValue(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	for k := range 8 {
 		o := must.Get(New(fdropProblem(d, y, 1, batch.FreeIntercept), k))(t)
-		w := eventtest.List(7, func(int) float64 { return r.NormFloat64() })
+		w := must.List(7, func(int) float64 { return r.NormFloat64() })
 		w[2] = w[1] // equal weights
 		want := 0.5 * (batch.Dot(w, w) - w[6]*w[6])
 		for i := range x {
@@ -161,7 +161,7 @@ func TestObjectiveIsTheHinges(t *testing.T) {
 		of := must.Get(batch.NewExpected(c.Problem(d, all, hinge, loss.NoNoise{})))(t)
 		o := must.Get(Estimator().New(c.Problem(d, all, nil, loss.NoNoise{}), "0", c))(t)
 		for range 20 {
-			w := eventtest.List(5, func(int) float64 { return r.NormFloat64() })
+			w := must.List(5, func(int) float64 { return r.NormFloat64() })
 			got, want := o.ValueGrad(w, make([]float64, 5)), of.ValueGrad(w, make([]float64, 5))
 			must.True(t, math.Abs(got-want) <= 1e-12*want, "l2 %v: J = %v, of the hinge %v", l2, got, want)
 		}

@@ -37,14 +37,14 @@ func TestDerivatives(t *testing.T) {
 	x, y := problems.Gaussian(21, 30, 5, true)
 	d := denseData(t, x, y)
 	r := rand.New(rand.NewPCG(1, 1))
-	weight := eventtest.List(len(y), func(int) float64 { return float64(r.IntN(3)) })
+	weight := must.List(len(y), func(int) float64 { return float64(r.IntN(3)) })
 	for _, kind := range []Loss{Exponential, Logistic} {
 		for _, noise := range []loss.Noise{nil, loss.Dropout{Q: 0.3}, loss.Poisson{}, loss.Gaussian{SD: 0.5}, loss.Laplace{B: 0.3}} {
 			for _, intercept := range []batch.Intercept{batch.FreeIntercept, batch.PenalizedIntercept, batch.NoIntercept} {
 				o, err := New(batch.Problem{Data: d, Y: y, Weight: weight, Noise: noise, Kappa: 0.7, Intercept: intercept,
 					Penalty: batch.Ridge(d.Columns(), 0.2, intercept), Threads: 2}, kind)
 				must.Do(t, err)
-				w := eventtest.List(o.Dim(), func(int) float64 { return 0.5 * r.NormFloat64() })
+				w := must.List(o.Dim(), func(int) float64 { return 0.5 * r.NormFloat64() })
 				problems.CheckDerivatives(t, fmt.Sprint(kind, noise, intercept), o, w, 1e-6)
 			}
 		}

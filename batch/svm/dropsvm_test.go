@@ -14,7 +14,6 @@ import (
 
 	"blankout/batch"
 	"blankout/batch/internal/problems"
-	"blankout/internal/eventtest"
 	"blankout/internal/kernel"
 	"blankout/internal/must"
 )
@@ -128,7 +127,7 @@ func TestDropSVMAgainstInversion(t *testing.T) {
 			}
 			// Kbar satisfies A A^+ K = K. Compare A gamma with K beta, which needs no inverse, and Kbar beta with K
 			// gamma.
-			beta := eventtest.List(n, func(int) float64 { return r.NormFloat64() })
+			beta := must.List(n, func(int) float64 { return r.NormFloat64() })
 			gamma := dk.Expansion(beta)
 			var left, right, kg mat.VecDense
 			left.MulVec(a, mat.NewVecDense(n, gamma))

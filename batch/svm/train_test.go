@@ -134,7 +134,7 @@ func scoresOf(f *Fit, d *batch.Data) (all []float64) {
 func TestNewModelLeavesOut(t *testing.T) {
 	x, y := problems.Gaussian(61, 30, 6, true)
 	d := denseData(t, x, y, nil)
-	coef := eventtest.List(len(x), func(i int) float64 { return float64(i % 3) })
+	coef := must.List(len(x), func(i int) float64 { return float64(i % 3) })
 	m := must.Get(NewModel(model.Head{Schema: d.Schema, Outputs: 1, Intercept: []float64{1}}, kernel.RBF{Sigma: 1.5}, d, coef))(t)
 	gram := must.Get(NewGram(kernel.RBF{Sigma: 1.5}, d, 1))(t)
 	must.True(t, m.Support() == 20, "%d support vectors, want 20", m.Support())
@@ -152,7 +152,7 @@ func denseData(t testing.TB, x [][]float64, y, weights []float64) *batch.Data {
 	var b batch.Builder
 	for i, row := range x {
 		e := event.Example{Weight: 1}
-		e.Label = eventtest.Class(y[i] > 0)
+		e.Label = must.Either(y[i] > 0, 1, 0)
 		if weights != nil {
 			e.Weight = weights[i]
 		}

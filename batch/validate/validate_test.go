@@ -3,7 +3,6 @@ package validate_test
 import (
 	"context"
 	"fmt"
-	"io"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -20,24 +19,11 @@ import (
 	"blankout/online"
 )
 
-// examples is a Source that returns all events as one batch.
-type examples []event.Example
-
-func (x *examples) Next(_ context.Context, b *event.Batch) error {
-	if len(*x) == 0 {
-		return io.EOF
-	}
-	*b = event.Batch{Topic: "x", Examples: *x, Next: int64(len(*x))}
-	*x = nil
-	return nil
-}
-
 // validator returns a Validator that can read all events again.
 func validator(c online.Config, all []event.Example) *validate.Validator {
 	v := &validate.Validator{Config: validate.DefaultConfig(), Learner: c,
 		Open: func(context.Context, *event.Schema, event.Offsets) (event.Source, error) {
-			x := examples(slices.Clone(all))
-			return &x, nil
+			return eventtest.Source(event.Batch{Topic: "x", Examples: slices.Clone(all), Next: int64(len(all))}), nil
 		}}
 	v.Config.CPU = 1
 	return v
@@ -211,7 +197,7 @@ func TestNewestUnderDrift(t *testing.T) {
 					score -= 2 * x // most of the effect of x is reversed
 				}
 			}
-			e.Label = eventtest.Class(score+0.5*random.NormFloat64() > 0)
+			e.Label = must.Either(score+0.5*random.NormFloat64() > 0, 1, 0)
 			all = append(all, e)
 			if !validate.HeldOut(0, e.Offset, holdout) {
 				learner.Learn(&e, nil)

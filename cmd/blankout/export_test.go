@@ -120,9 +120,7 @@ func TestExportsScore(t *testing.T) {
 				}
 				for form, f := range forms {
 					got := f.score(present)
-					for k := range want {
-						must.Require(t, math.Abs(got[k]-want[k]) <= 1e-12*max(1, math.Abs(want[k])), "event %d, output %d: %s says %v, the model %v", i, k, form, got[k], want[k])
-					}
+					must.Near(t, got, want, 1e-12, "event", i, "as", form, "says")
 					clipped, filled, transformed, bent = clipped || f.clipped, filled || f.filled, transformed || f.transformed, bent || f.bent
 				}
 			}

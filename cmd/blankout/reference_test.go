@@ -129,10 +129,7 @@ func referenceFlags() string {
 		}
 	}
 	visit(root)
-	entries := make([]entry, 0, len(users))
-	for e := range users {
-		entries = append(entries, e)
-	}
+	entries := slices.Collect(maps.Keys(users))
 	long := func(e entry) string { return e.flag[strings.Index(e.flag, "--"):] }
 	slices.SortFunc(entries, func(a, b entry) int {
 		if c := strings.Compare(long(a), long(b)); c != 0 {
@@ -197,10 +194,7 @@ func (s schema) kind() string {
 		}
 		return x
 	case []any:
-		var names []string
-		for _, name := range x {
-			names = append(names, fmt.Sprint(name))
-		}
+		names := must.Map(x, func(name any) string { return fmt.Sprint(name) })
 		return strings.Join(names, " or ")
 	}
 	return s.Ref[strings.LastIndex(s.Ref, "/")+1:]

@@ -2,10 +2,14 @@
 package eventtest
 
 import (
+	"context"
+	"io"
+	"iter"
 	"testing"
 
 	"blankout/internal/event"
 	"blankout/internal/loss"
+	"blankout/internal/must"
 )
 
 // Schema returns a Schema with n numeric fields named a, b, c and so on. If no classes are given, the labels are
@@ -30,23 +34,6 @@ func Event(label int, x ...float64) *event.Example {
 	return e
 }
 
-// Class returns class 1 if yes, else class 0.
-func Class(yes bool) int {
-	if yes {
-		return 1
-	}
-	return 0
-}
-
-// List returns the n values that f returns for 0 to n-1, called in this order.
-func List[T any](n int, f func(i int) T) []T {
-	out := make([]T, n)
-	for i := range out {
-		out[i] = f(i)
-	}
-	return out
-}
-
 // Put appends a feature to an event, and its field id if given.
 func Put(e *event.Example, column uint32, x float64, field ...uint16) {
 	e.Features.Index, e.Features.Value = append(e.Features.Index, column), append(e.Features.Value, x)
@@ -68,6 +55,39 @@ func Data[D any](t testing.TB, b Builder[D], s *event.Schema, events ...event.Ex
 		}
 	}
 	return b.Data(s)
+}
+
+// Source returns a Source of the given batches.
+func Source(batches ...event.Batch) event.Source { return &source{batches} }
+
+type source struct{ left []event.Batch }
+
+func (s *source) Next(_ context.Context, b *event.Batch) error {
+	if len(s.left) == 0 {
+		return io.EOF
+	}
+	*b, s.left = s.left[0], s.left[1:]
+	return nil
+}
+
+// Batches returns all batches of a Source, of which next is the method. Each is valid until the next. An error ends the
+// test.
+func Batches(t testing.TB, next func(context.Context, *event.Batch) error) iter.Seq[*event.Batch] {
+	b := new(event.Batch)
+	return must.All(t, func() (*event.Batch, error) { return b, next(t.Context(), b) })
+}
+
+// Examples returns the examples of all batches of a Source.
+func Examples(t testing.TB, next func(context.Context, *event.Batch) error) iter.Seq[*event.Example] {
+	return func(yield func(*event.Example) bool) {
+		for b := range Batches(t, next) {
+			for i := range b.Examples {
+				if !yield(&b.Examples[i]) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // Losses returns each loss with each of its bounds. A loss that requires a parameter gets a valid one.

@@ -58,9 +58,7 @@ func TestModelScores(t *testing.T) {
 				want[1] += coef[2*j+1] * v
 			}
 			got := m.Score(&e, make([]float64, 2))
-			for o := range want {
-				must.Require(t, math.Abs(got[o]-want[o]) <= 1e-12*(1+math.Abs(want[o])), "%s: score %d of example %d is %v, want %v", k, o, i, got[o], want[o])
-			}
+			must.Near(t, got, want, 1e-12, k, "scores of example", i)
 			read := again.Score(&e, make([]float64, 2))
 			must.Require(t, slices.Equal(read, got), "%s: scores %v after reading, %v before", k, read, got)
 			// A feature in a column that no support vector has changes only |x|.
@@ -83,9 +81,7 @@ func TestModelScores(t *testing.T) {
 				half.Features.Value[j] /= 2
 			}
 			double := m.score(half.Features, 2, make([]float64, 2))
-			for o := range double {
-				must.Require(t, math.Abs(double[o]-got[o]) <= 1e-11, "%s: rescaled %v, want %v", k, double, got)
-			}
+			must.Near(t, double, got, 1e-12, k, "rescaled")
 		}
 	}
 }

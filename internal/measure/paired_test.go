@@ -88,10 +88,7 @@ func TestPairedBetter(t *testing.T) {
 	p := measure.NewPaired(0)
 	var at []uint64
 	for i := uint64(1); i <= 45_000; i++ {
-		shift := -0.1
-		if i > 20_000 && i <= 30_000 {
-			shift = 0
-		}
+		shift := must.Either(i > 20_000 && i <= 30_000, 0, -0.1)
 		p.Add(i, shift+random.NormFloat64(), 1, window)
 		if p.Better(window) {
 			at = append(at, i)
@@ -189,10 +186,7 @@ func TestNumbers(t *testing.T) {
 		for i, s := range all {
 			scatter += s.weight * math.Pow(keep, float64(len(all)-1-i)) * (s.y - mean) * (s.y - mean)
 		}
-		coverage := within / asked
-		if name == "quantile:0.8" {
-			coverage = below / weight
-		}
+		coverage := must.Either(name == "quantile:0.8", below/weight, within/asked)
 		near := func(what string, got *float64, want float64) {
 			t.Helper()
 			must.True(t, got != nil && math.Abs(*got-want) <= 1e-9*(1+math.Abs(want)), "%s: %s %v, want %v", name, what, got, want)

@@ -56,7 +56,7 @@ func slowFill(c *Covariance, p ColumnRoles, x []float64) (mean []float64, matrix
 		if part != Observed {
 			continue
 		}
-		gain := eventtest.List(n, func(i int) float64 { return matrix[i][o] / matrix[o][o] })
+		gain := must.List(n, func(i int) float64 { return matrix[i][o] / matrix[o][o] })
 		off, row := x[o]-mean[o], slices.Clone(matrix[o])
 		for i := range n {
 			mean[i] += gain[i] * off
@@ -270,9 +270,7 @@ func TestScoreImputed(t *testing.T) {
 			eventtest.Put(complete, column, mean[i])
 		}
 		filled, want := m.WithMissing(m.Missing.Forced(MissingFill)).Score(e, make([]float64, 2)), m.Score(complete, make([]float64, 2))
-		for k := range want {
-			must.Require(t, math.Abs(filled[k]-want[k]) <= 1e-9, "trial %d: filled %v, the complete event %v", trial, filled, want)
-		}
+		must.Near(t, filled, want, 1e-10, "trial", trial, "filled, and the complete event")
 		a := m.Handling(e)
 		must.Require(t, a.Policy() == MissingImpute && a.Scale == 1, "answer %+v", a)
 		for class := range 2 {
@@ -359,11 +357,8 @@ func TestScoreImputedAndScaled(t *testing.T) {
 }
 
 // weightsOf returns the weights of an output, by column.
-func weightsOf(m *Linear, output int) (w []float64) {
-	for column := range uint32(30) {
-		w = append(w, m.Weight(column, output))
-	}
-	return w
+func weightsOf(m *Linear, output int) []float64 {
+	return must.List(30, func(column int) float64 { return m.Weight(uint32(column), output) })
 }
 
 // TestOutlier checks two kinds of outliers. The first is a value beyond the Scaler's limit, even if the column has a

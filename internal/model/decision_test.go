@@ -40,7 +40,7 @@ func TestLink(t *testing.T) {
 func TestLogLossOfClasses(t *testing.T) {
 	r := rand.New(rand.NewPCG(8, 9))
 	for _, classes := range []int{3, 31, 32, 33, 70} {
-		scores := eventtest.List(classes, func(int) float64 { return 4 * r.NormFloat64() })
+		scores := must.List(classes, func(int) float64 { return 4 * r.NormFloat64() })
 		scores[1] = -900
 		p := model.Decision{}.Probabilities(scores, make([]float64, classes))
 		sum := 0.0
@@ -103,10 +103,7 @@ func TestSets(t *testing.T) {
 	must.True(t, !ok && set == nil, "a range of which nothing is known has the set %v", set)
 	_, ok = (&model.Head{}).Set(model.MissingHandling{}, p, 2)
 	must.True(t, !ok, "a model without sets tells one")
-	var names []string
-	for r := range model.SetRanges {
-		names = append(names, model.RangeName(r))
-	}
+	names := must.List(model.SetRanges, model.RangeName)
 	must.Equal(t, strings.Join(names, " "), "0 0-0.1 0.1-0.3 0.3-0.5 0.5-0.7 0.7-0.85 0.85-1", "ranges")
 }
 
@@ -116,7 +113,7 @@ func TestJudge(t *testing.T) {
 	for range 20_000 {
 		at := r.NormFloat64()
 		d := model.Decision{Link: &model.Link{Scores: []float64{at, at + 9*r.Float64()}, LogOdds: []float64{-2 * r.Float64(), 5 * r.Float64()}}, Threshold: float64(r.IntN(2)) * r.Float64()}
-		scores := eventtest.List([]int{1, 3}[r.IntN(2)], func(int) float64 { return math.Ldexp(r.NormFloat64(), r.IntN(12)) })
+		scores := must.List([]int{1, 3}[r.IntN(2)], func(int) float64 { return math.Ldexp(r.NormFloat64(), r.IntN(12)) })
 		label := r.IntN(max(2, len(scores)))
 		want := model.Judged{Class: d.Predict(scores), LogLoss: d.LogLoss(scores, label)}
 		if len(scores) == 1 {

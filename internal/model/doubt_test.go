@@ -15,10 +15,8 @@ import (
 func doubtful(t *testing.T, n int) (*Linear, func() *event.Example) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(uint64(n), 7))
-	fields := []event.Field{{}}
-	for i := range n {
-		fields = append(fields, event.Field{Name: string(rune('a' + i)), Kind: event.Numeric})
-	}
+	fields := must.List(n+1, func(i int) event.Field { return event.Field{Name: string(rune('a' - 1 + i)), Kind: event.Numeric} })
+	fields[0] = event.Field{}
 	columns, ids, known := make([]uint32, n), make([]uint16, n), make([]CellColumn, n)
 	matrix := make([]float64, n*n)
 	for i := range n {

@@ -69,10 +69,7 @@ func TestGroupingOfLargeColumns(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	for _, column := range []uint32{5, denseColumns, 1 << 25, 1 << 30, 1<<31 - 1, 1 << 31, 5} {
-		want := fmt.Sprint(column + 1)
-		if column >= 1<<30 {
-			want = "far"
-		}
+		want := must.Either(column >= 1<<30, "far", fmt.Sprint(column+1))
 		for range 2 {
 			must.Equal(t, g.Name(g.Of(0, column)), want, "column", column)
 		}

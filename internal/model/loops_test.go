@@ -8,7 +8,6 @@ import (
 
 	"gonum.org/v1/gonum/mat"
 
-	"blankout/internal/eventtest"
 	"blankout/internal/must"
 )
 
@@ -16,7 +15,7 @@ import (
 func randomValues(seed uint64) func(n int) []float64 {
 	r := rand.New(rand.NewPCG(seed, seed+1))
 	return func(n int) []float64 {
-		x := eventtest.List(n, func(int) float64 { return r.NormFloat64() * math.Exp(3*r.NormFloat64()) })
+		x := must.List(n, func(int) float64 { return r.NormFloat64() * math.Exp(3*r.NormFloat64()) })
 		return x
 	}
 }
@@ -85,7 +84,7 @@ func TestCholesky(t *testing.T) {
 		var inverse mat.SymDense
 		must.Do(t, reference.InverseTo(&inverse))
 		const columns = 3
-		right := eventtest.List(n*columns, func(int) float64 { return r.NormFloat64() })
+		right := must.List(n*columns, func(int) float64 { return r.NormFloat64() })
 		var solved mat.Dense
 		must.Do(t, reference.SolveTo(&solved, mat.NewDense(n, columns, slices.Clone(right))))
 		all := slices.Clone(right)
@@ -123,7 +122,7 @@ func TestCholesky(t *testing.T) {
 
 // randomPositive returns a random positive definite matrix of n columns with common factors.
 func randomPositive(n int, r *rand.Rand) []float64 {
-	root := eventtest.List(n*n, func(int) float64 { return r.NormFloat64() })
+	root := must.List(n*n, func(int) float64 { return r.NormFloat64() })
 	out := make([]float64, n*n)
 	for i := range n {
 		for j := range n {

@@ -227,3 +227,266 @@ func TestOtherwise(t *testing.T) {
 	}
 	must.True(t, slices.Equal(m.Usual, []uint16{2, 5}) && slices.Equal(m.NullIsValue, []uint16{3, 7}), "the Missing itself has changed: %+v", m)
 }
+
+// TestLoseDead checks that a silently dead number gets the dead value of its column or, if the model has none,
+// the center. Other dead features are absent. Nothing is declared missing. Live features keep their values, including
+// columns that the model does not have.
+func TestLoseDead(t *testing.T) {
+	schema := event.NewSchema(8, []string{"no", "yes"}, 2)
+	for id, kind := range []event.Kind{event.Numeric, event.Numeric, event.Categorical, event.Words} {
+		schema.AddField(event.Field{Name: string(rune('a' + id)), Kind: kind})
+	}
+	m := NewLinear(schema, "logistic", "none", [][]float64{{0, 1, 1, 1, 1, 1, 1, 1}}, []float64{0})
+	named := event.Example{Features: event.Vec{Index: []uint32{1, 2, 4, 5, 6, 9}, Value: []float64{7, 8, 1, 1, 1, 1}}, Field: []uint16{1, 2, 3, 4, 4, 4}, Missing: []uint16{4}, Label: 1}
+	sparse := event.Example{Features: event.Vec{Index: []uint32{1, 4}, Value: []float64{7, 8}}}
+	centered := &Linear{Head: m.Head, Rows: NewTable(1 + ScalerWidth)}
+	centered.Scaler, centered.Layout = Scaler{Mode: StandardizeAuto, Dense: []uint32{1, 2}}, Layout{Width: 1 + ScalerWidth, Stats: 1}
+	for column := range uint32(7) {
+		row := centered.Rows.Touch(column)
+		row[0], row[1+StatCenter], row[1+StatInverse] = 1, 3, 0.5
+	}
+	bent := &Linear{Head: centered.Head, Rows: NewTable(1 + ScalerWidth)}
+	row := bent.Rows.Touch(1)
+	row[1+StatCenter], row[1+StatInverse] = 2, packUnit(0.5, 4)
+	knows := *m
+	knows.Dead = &Dead{Columns: []uint32{1}, Reads: []float64{-2}}
+	for name, c := range map[string]struct {
+		m      *Linear
+		e      event.Example
+		dead   []uint32
+		index  []uint32
+		value  []float64
+		fields []uint16
+	}{
+		"nothing":        {m, named, nil, named.Features.Index, named.Features.Value, named.Field},
+		"knows a number": {&knows, named, []uint32{1, 2, 4, 6}, []uint32{1, 5, 9}, []float64{-2, 1, 1}, []uint16{1, 4, 4}},
+		"as they came":   {m, named, []uint32{2, 4}, []uint32{1, 2, 5, 6, 9}, []float64{7, 0, 1, 1, 1}, []uint16{1, 2, 4, 4, 4}},
+		"centers":        {centered, named, []uint32{2, 4}, []uint32{1, 2, 5, 6, 9}, []float64{7, 3, 1, 1, 1}, []uint16{1, 2, 4, 4, 4}},
+		"left out":       {centered, sparse, []uint32{2, 4}, []uint32{1, 2, 4}, []float64{7, 3, 3}, nil},
+		"transformed":    {bent, sparse, []uint32{1}, []uint32{1, 4}, []float64{4 * math.Sinh(2), 8}, nil},
+	} {
+		x := c.m.Standardized(&c.e, event.Vec{})
+		dead := make([]bool, x.Len())
+		for i, column := range x.Index {
+			dead[i] = slices.Contains(c.dead, column)
+		}
+		left := event.Example{Features: event.Vec{Index: []uint32{77}, Value: []float64{77}}, Missing: []uint16{2, 3}, Declared: true}
+		before := slices.Clone(c.e.Features.Value)
+		LossesOf(c.m, 0).Lose(LossDead, &c.e, 0, x.Index, dead, &left)
+		if !slices.Equal(left.Features.Index, c.index) || !slices.Equal(left.Field, c.fields) || (left.Field == nil) != (c.fields == nil) {
+			t.Errorf("%s: left are columns %v of fields %v, want %v of %v", name, left.Features.Index, left.Field, c.index, c.fields)
+			continue
+		}
+		for i, v := range left.Features.Value {
+			must.True(t, math.Abs(v-c.value[i]) <= 1e-12*math.Abs(v), "%s: column %d reads %v, want %v", name, c.index[i], v, c.value[i])
+		}
+		must.True(t, slices.Equal(left.Missing, c.e.Missing) && !left.Declared && left.Label == c.e.Label && slices.Equal(c.e.Features.Value, before), "%s: left is %+v", name, left)
+		x = c.m.Standardized(&left, event.Vec{})
+		must.True(t, name != "transformed" || math.Abs(x.Value[0]) <= 1e-12, "a center is standardized to %v", x.Value)
+	}
+}
+
+// TestLoseStaleAndDeclared checks that a stale number or category is that of an earlier event, that words are absent,
+// and that a lost column reads the same whatever else is lost. Before the first earlier event nothing is stale. Declared
+// fields are missing unless a part of them is left, and so are declared columns.
+func TestLoseStaleAndDeclared(t *testing.T) {
+	schema := event.NewSchema(8, []string{"no", "yes"}, 2)
+	for id, kind := range []event.Kind{event.Numeric, event.Categorical, event.Words} {
+		schema.AddField(event.Field{Name: string(rune('a' + id)), Kind: kind})
+	}
+	l := &Losses{Fields: schema.Fields, Seed: 3}
+	at := func(n int) *event.Example {
+		return &event.Example{Features: event.Vec{Index: []uint32{1, uint32(2 + n%2), 5, 6}, Value: []float64{float64(n), 1, 1, 1}}, Field: []uint16{1, 2, 3, 3}}
+	}
+	lose := func(kind LossKind, n int, lost ...bool) *event.Example {
+		out := &event.Example{Missing: []uint16{7}}
+		l.Lose(kind, at(n), uint64(n), at(n).Features.Index, lost, out)
+		return out
+	}
+	got := lose(LossStale, 0, true, true, true, true)
+	must.True(t, slices.Equal(got.Features.Index, at(0).Features.Index), "without an earlier event: %+v", got)
+	for n := range 3000 {
+		l.Note(at(n))
+	}
+	late, changed := 0, 0
+	for n := 3000; n < 4000; n++ {
+		all, alone := lose(LossStale, n, true, true, true, false), lose(LossStale, n, true, false, false, false)
+		x := all.Features
+		must.Require(t, len(x.Index) == 3 && x.Index[0] == 1 && x.Value[0] < 3000 && (x.Index[1] == 2 || x.Index[1] == 3) && x.Index[2] == 6 && slices.Equal(all.Field, []uint16{1, 2, 3}) && len(all.Missing) == 0,
+			"%+v", all)
+		must.Require(t, alone.Features.Value[0] == x.Value[0] && slices.Equal(alone.Features.Index[1:], at(n).Features.Index[1:]), "%+v alone, %+v of several", alone, all)
+		if x.Value[0] >= 1500 {
+			late++
+		}
+		if x.Index[1] != at(n).Features.Index[1] {
+			changed++
+		}
+	}
+	must.True(t, late >= 400 && late <= 600 && changed >= 400 && changed <= 600, "of 1000 stale events %d are of the later half of the earlier events, %d have another category", late, changed)
+	got = lose(LossDeclared, 0, true, false, true, false)
+	must.True(t, slices.Equal(got.Missing, []uint16{1}) && slices.Equal(got.Features.Index, []uint32{2, 6}), "declared: %+v", got)
+	sparse, left := event.Example{Features: event.Vec{Index: []uint32{1, 4}, Value: []float64{7, 8}}}, event.Example{}
+	l.Lose(LossDeclared, &sparse, 0, []uint32{0, 1, 4, FirstBasisColumn}, []bool{true, true, false, true}, &left)
+	must.True(t, slices.Equal(left.MissingColumns, []uint32{0, 1}) && left.Features.Len() == 1 && left.Field == nil, "declared columns: %+v", left)
+}
+
+func sparseEvent(columns ...uint32) *event.Example {
+	e := &event.Example{Weight: 1}
+	for _, c := range columns {
+		eventtest.Put(e, c, 1)
+	}
+	return e
+}
+
+// TestColumnUse checks that the columns in nine of ten events are usual, and stop being usual when they become rarer.
+func TestColumnUse(t *testing.T) {
+	u := ColumnUse{Memory: 50}
+	none := NewMissing(DefaultMissingPolicies(), nil, nil, nil)
+	for i := range 40 {
+		columns := []uint32{2, 7}
+		if i%10 == 0 {
+			columns = []uint32{uint32(100 + i), 7_000_000} // columns may appear in any order
+		} else if i%2 == 0 {
+			columns = []uint32{2, 5, 7}
+		}
+		u.Count(nil, sparseEvent(columns...))
+	}
+	m := u.Review(none)
+	must.True(t, slices.Equal(m.Columns, []uint32{2, 7}) && slices.Equal(u.Columns, []uint32{2, 5, 7, 100, 110, 120, 130, 7_000_000}), "usual %v of %v", m.Columns, u.Columns)
+	must.True(t, u.Review(m) == m, "nothing has changed, and there is another Missing")
+	for range 160 { // enough events for three halvings
+		u.Count(nil, sparseEvent(2))
+	}
+	m = u.Review(m)
+	must.True(t, slices.Equal(m.Columns, []uint32{2}) && slices.Equal(u.Columns, []uint32{2, 5, 7}), "usual %v of %v after 7 has died", m.Columns, u.Columns)
+	// Products of fields are not separate columns.
+	crossed := sparseEvent(2, 9)
+	crossed.Field = []uint16{0, 1}
+	fields := []event.Field{{}, {Kind: event.Cross}}
+	u = ColumnUse{}
+	u.Count(fields, crossed)
+	must.True(t, slices.Equal(u.Columns, []uint32{2}) && crossed.IsSparse(fields) && !crossed.IsSparse([]event.Field{{}, {Kind: event.Words}}), "%v", u.Columns)
+}
+
+// TestColumnUseAbsent checks which columns are usual if events have only a part of them: readings at random, but not
+// pixels, whose zeros are omitted, and not columns that are always 1.
+func TestColumnUseAbsent(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for name, c := range map[string]struct {
+		reading func() float64
+		usual   int
+	}{
+		"positive":      {func() float64 { return 20 + 3*r.NormFloat64() }, 20},
+		"negative":      {func() float64 { return -20 + 3*r.NormFloat64() }, 20},
+		"both signs":    {r.NormFloat64, 20},
+		"explicit zero": {func() float64 { return float64(r.IntN(5)) }, 20},
+		"counts":        {func() float64 { return float64(1 + r.IntN(3)) }, 20},
+		"pixels":        {func() float64 { return float64(1 + r.IntN(255)) }, 0},
+		"always 1":      {func() float64 { return 1 }, 0},
+	} {
+		for _, rate := range []float64{0.25, 0.5, 0.75} {
+			u := ColumnUse{Memory: 500}
+			for range 1024 {
+				e := &event.Example{Weight: 1}
+				for column := range uint32(20) {
+					if r.Float64() < rate {
+						eventtest.Put(e, column, c.reading())
+					}
+				}
+				u.Count(nil, e)
+			}
+			m := u.Review(NewMissing(DefaultMissingPolicies(), nil, nil, nil))
+			must.True(t, len(m.Columns) == c.usual, "%s in %v of the events: %d columns are usual, want %d", name, rate, len(m.Columns), c.usual)
+		}
+	}
+}
+
+// TestKnownColumns checks the scale of events in a sparse text format that lack usual columns.
+func TestKnownColumns(t *testing.T) {
+	rescale, asIs := EveryRange(MissingRescale), EveryRange(MissingNone)
+	half := rescale
+	for bin := range half {
+		half[bin] = PolicyWeights{0.5, 0.5, 0}
+	}
+	head := func(known bool, policies MissingPolicies) *Head {
+		m := NewMissing(policies, nil, nil, nil)
+		m.ColumnsCanBeMissing = known
+		if known {
+			m.Columns = []uint32{1, 4, 6}
+		}
+		s := event.NewSchema(8, nil, 2)
+		s.Absent, s.NumericIndices = map[bool]string{true: event.AbsentMissing}[known], true
+		return &Head{Schema: s, Missing: m, Outputs: 1}
+	}
+	for _, c := range []struct {
+		head  *Head
+		event *event.Example
+		scale float64
+		rule  MissingPolicy
+		names []string
+	}{
+		{head(true, rescale), sparseEvent(1, 3, 4, 6), 1, "", nil},
+		{head(true, rescale), sparseEvent(3, 6), 2, MissingRescale, []string{"2", "5"}},
+		{head(true, half), sparseEvent(3, 6), 1.5, MissingNone, []string{"2", "5"}},
+		{head(true, asIs), sparseEvent(3, 6), 1, MissingNone, []string{"2", "5"}},
+		{head(false, rescale), sparseEvent(3, 6), 1, "", nil},
+	} {
+		a := c.head.Handling(c.event)
+		scale, policy := a.Scale, a.Policy()
+		names := c.head.MissingFields(c.event)
+		must.True(t, scale == c.scale && policy == c.rule && slices.Equal(names, c.names), "%v: %v %q %q, want %+v", c.event.Features.Index, scale, policy, names, c)
+	}
+	deleted := func(h *Head, e *event.Example, dead []bool) float64 {
+		var left event.Example
+		(&Losses{Fields: h.Schema.Fields}).Lose(LossDeclared, e, 0, e.Features.Index, dead, &left)
+		return h.Handling(&left).Scale
+	}
+	// Two of four features die, and one usual column is already absent.
+	e, dead := sparseEvent(1, 2, 3, 6), []bool{true, false, true, false}
+	for _, c := range []struct {
+		head *Head
+		want float64
+	}{
+		{head(true, rescale), 2.5}, // 2 present, 2 dead and 1 absent: (2 + 2 + 1) / 2
+		{head(true, half), 1.75},
+		{head(true, asIs), 1},
+	} {
+		must.Equal(t, deleted(c.head, e, dead), c.want, c.head.Missing)
+	}
+	// A named field is null once all of its features are deleted.
+	named := head(false, rescale)
+	named.Schema.AddField(event.Field{Name: "a", Kind: event.Numeric})
+	named.Schema.AddField(event.Field{Name: "b", Kind: event.Categorical})
+	e = &event.Example{Features: event.Vec{Index: []uint32{1, 2, 3}, Value: []float64{1, 1, 1}}, Field: []uint16{1, 2, 2}}
+	one, both := deleted(named, e, []bool{false, true, false}), deleted(named, e, []bool{false, true, true})
+	must.True(t, one == 1 && both == 2, "%v %v", one, both)
+}
+
+// TestZeros checks that Zeros columns that an event omits count as present, unless the event declares them missing.
+// Zeros columns can die like other columns, and are imputed if they are declared missing.
+func TestZeros(t *testing.T) {
+	m := NewMissing(EveryRange(MissingImpute), nil, nil, nil)
+	m.ColumnsCanBeMissing, m.Columns = true, []uint32{1}
+	m = m.WithZeros([]uint32{1, 2, 4, 5})
+	must.Require(t, slices.Equal(m.Zeros, []uint32{2, 4, 5}), "zeros %v", m.Zeros)
+	s := event.NewSchema(8, nil, 2)
+	s.Absent, s.NumericIndices = event.AbsentMissing, true
+	c := must.Get(NewCovariance([]uint32{1, 2, 4, 6}, make([]uint16, 4), make([]float64, 4), []float64{1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1}))(t)
+	h := &Head{Schema: s, Missing: m, Outputs: 1, Covariance: c}
+	e := sparseEvent(3, 4)
+	e.MissingColumns = []uint32{2}
+	// the event has 3 and 4; 5 is absent but counts as 0
+	must.Equal(t, h.CountMissing(e), MissingCount{Null: 1, Absent: 1, Named: 3})
+	must.EqualSlices(t, h.Roles(e, nil, nil), ColumnRoles{Imputed, Imputed, Observed, Ignored}, "parts")
+	e = sparseEvent(3, 4)
+	must.EqualSlices(t, h.Roles(e, nil, nil), ColumnRoles{Imputed, Observed, Observed, Ignored}, "parts")
+	x := h.AppendZeros(e, e.Features, event.Vec{})
+	must.True(t, slices.Equal(x.Index, []uint32{2, 3, 4, 5}) && slices.Equal(x.Value, []float64{0, e.Features.Value[0], e.Features.Value[1], 0}), "%+v", x)
+	var left event.Example
+	(&Losses{Fields: s.Fields}).Lose(LossDeclared, e, 0, x.Index, []bool{true, false, true, false}, &left)
+	k := h.CountMissing(&left)
+	must.True(t, k == (MissingCount{Null: 2, Absent: 1, Named: 2}) && slices.Equal(left.MissingColumns, []uint32{2, 4}), "%+v, %v", k, left.MissingColumns)
+	// A column in Zeros never becomes usual.
+	u := ColumnUse{Events: 10, Columns: []uint32{2, 7}, Present: []uint64{10, 10}}
+	must.EqualSlices(t, u.Review(m).Columns, []uint32{7}, "usual")
+}

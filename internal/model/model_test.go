@@ -200,17 +200,13 @@ func TestSharedOutputs(t *testing.T) {
 	m.Levels = []Level{level}
 	m.Missing = NewMissing(EveryRange(MissingNone), nil, nil, nil).WithLevels([]int{0, 0, 1, 1, 1, 1})
 	data := must.Get(m.EachBlock())(t)
-	var blocks []event.Block
-	for b := range data {
-		blocks = append(blocks, b)
-	}
+	blocks := slices.Collect(data)
 	read := must.Get(ReadLinear(blocks))(t)
 	e := &event.Example{Features: event.Vec{Index: []uint32{0, 1}, Value: []float64{1, 2}}}
 	for name, m := range map[string]*Linear{"made": m, "read": read, "apart": m.WithSeparateOutputs(), "compact": m.Compact()} {
 		for level, want := range [][]float64{{5.5, -6, -7, -30}, {-4, 6, 7, -30}} {
-			for k, f := range m.At(MissingHandling{Level: level}).ScoreVec(e.Features, make([]float64, 4)) {
-				must.True(t, math.Abs(f-want[k]) <= 1e-12, "%s, level %d: score %d is %v, want %v", name, level, k, f, want[k])
-			}
+			got := m.At(MissingHandling{Level: level}).ScoreVec(e.Features, make([]float64, 4))
+			must.Near(t, got, want, 1e-13, name, "level", level)
 		}
 		must.True(t, m.Weight(1, 2) == -4 && m.Weight(1, 3) == 0, "%s: weights %v and %v", name, m.Weight(1, 2), m.Weight(1, 3))
 	}

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"blankout/internal/event"
-	"blankout/internal/eventtest"
 	"blankout/internal/must"
 )
 
@@ -207,7 +206,7 @@ func FuzzBegin(f *testing.F) {
 			}
 		}
 		count := 1 + int(n)%FirstReadings
-		x := eventtest.List(count, func(i int) float64 { return []float64{a, b, c, a * 0.5}[(i*7+int(n))%4] })
+		x := must.List(count, func(i int) float64 { return []float64{a, b, c, a * 0.5}[(i*7+int(n))%4] })
 		var s Scaler
 		stats := make([]float64, ScalerWidth)
 		s.Begin(stats, float64(count), x, []Transform{TransformAuto, TransformNone, TransformAsinh}[which%3])

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"blankout/internal/event"
-	"blankout/internal/eventtest"
 	"blankout/internal/must"
 )
 
@@ -34,7 +33,7 @@ func slowHats(knots []float64, x float64) []float64 {
 func TestBasisColumns(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
-		knots := eventtest.List(3+r.IntN(MaxKnots-3), func(int) float64 { return math.Round(40 * r.NormFloat64()) })
+		knots := must.List(3+r.IntN(MaxKnots-3), func(int) float64 { return math.Round(40 * r.NormFloat64()) })
 		slices.Sort(knots)
 		if knots = slices.Compact(knots); len(knots) < leastKnots {
 			continue
@@ -159,10 +158,7 @@ func TestDrawnSplinesAreTheScores(t *testing.T) {
 	for _, classes := range []int{2, 3} {
 		for _, inverse := range []float64{0.5, packUnit(0.5, 2)} { // without a Transform, and with asinh
 			names, weights := []string{"a", "b", "c"}[:classes], [][]float64{make([]float64, 9), make([]float64, 9), make([]float64, 9)}
-			outputs := classes
-			if classes == 2 {
-				outputs = 1
-			}
+			outputs := must.Either(classes == 2, 1, classes)
 			s := event.NewSchema(10, names, classes)
 			s.AddField(event.Field{Name: "t", Kind: event.Numeric})
 			m := NewLinear(s, "logistic", "dropout:0.3", weights[:outputs], make([]float64, outputs))

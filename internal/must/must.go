@@ -1,11 +1,14 @@
-// Package must provides checks of errors and values for tests. They call t.Helper only if they fail, because it costs more
-// than most of the checks.
+// Package must provides checks of errors and values for tests, and short forms for making values. The checks call t.Helper
+// only if they fail, because it costs more than most of them.
 package must
 
 import (
 	"errors"
 	"fmt"
+	"io"
+	"iter"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -60,6 +63,61 @@ func Require(t testing.TB, ok bool, format string, args ...any) {
 	}
 }
 
+// Either returns a if yes, else b. Both are evaluated.
+func Either[T any](yes bool, a, b T) T {
+	if yes {
+		return a
+	}
+	return b
+}
+
+// List returns the n values that f returns for 0 to n-1, called in this order.
+func List[T any](n int, f func(i int) T) []T {
+	out := make([]T, n)
+	for i := range out {
+		out[i] = f(i)
+	}
+	return out
+}
+
+// Count returns for how many of 0 to n-1 yes returns true.
+func Count(n int, yes func(i int) bool) (count int) {
+	for i := range n {
+		if yes(i) {
+			count++
+		}
+	}
+	return count
+}
+
+// Sum returns the sum of numbers, added in order.
+func Sum[T int | float64](numbers []T) (sum T) {
+	for _, x := range numbers {
+		sum += x
+	}
+	return sum
+}
+
+// Map returns what f returns for each value of a list, in order.
+func Map[S ~[]A, A, B any](list S, f func(A) B) []B {
+	return List(len(list), func(i int) B { return f(list[i]) })
+}
+
+// All returns the values that next returns before io.EOF. Another error ends the test.
+func All[T any](t testing.TB, next func() (T, error)) iter.Seq[T] {
+	return func(yield func(T) bool) {
+		for {
+			x, err := next()
+			if errors.Is(err, io.EOF) {
+				return
+			}
+			if Do(t, err); !yield(x) {
+				return
+			}
+		}
+	}
+}
+
 // File writes data to a file in a new temporary directory and returns the file's path.
 func File[T string | []byte](t testing.TB, name string, data T) string {
 	t.Helper()
@@ -105,6 +163,16 @@ func Finite(t testing.TB, values []float64, what ...any) {
 			t.Helper()
 			t.Errorf("%snumber %d is %v", prefix(what), i, x)
 		}
+	}
+}
+
+// Near ends the test unless got has the length of want, and each number differs by at most the tolerance. The tolerance is
+// relative to numbers over 1.
+func Near(t testing.TB, got, want []float64, tolerance float64, what ...any) {
+	near := func(a, b float64) bool { return math.Abs(a-b) <= tolerance*max(1, math.Abs(b)) }
+	if !slices.EqualFunc(got, want, near) {
+		t.Helper()
+		t.Fatalf("%sgot %v, want %v within %g", prefix(what), got, want, tolerance)
 	}
 }
 

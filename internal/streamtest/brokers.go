@@ -6,8 +6,6 @@ import (
 	"blankout/internal/must"
 	"fmt"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -40,14 +38,6 @@ func From(topic string, partition int32, next int64) (from event.Offsets) {
 // Log returns a logger that writes to the output of the test.
 func Log(t testing.TB) *slog.Logger {
 	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
-}
-
-// File writes a file with the given name and text to a new directory, and returns its path.
-func File(t testing.TB, name, text string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), name)
-	must.Do(t, os.WriteFile(path, []byte(text), 0o600))
-	return path
 }
 
 // Eventually waits until done returns true, and ends the test if this takes longer than limit. The

@@ -52,12 +52,10 @@ func TestLinkLearns(t *testing.T) {
 // false. After other scores become log-odds, Helps must change from true to false.
 func TestLinkOfLogOdds(t *testing.T) {
 	l, r := NewLink(), rand.New(rand.NewPCG(5, 6))
-	helped := 0
-	for range 40 {
-		if drawn(&l, r, 1000, sigmoid); l.Helps() {
-			helped++
-		}
-	}
+	helped := must.Count(40, func(int) bool {
+		drawn(&l, r, 1000, sigmoid)
+		return l.Helps()
+	})
 	own, linked, _ := drawn(&l, r, 20_000, sigmoid)
 	must.True(t, helped <= 0 && linked <= own+0.001, "it helps in %d of 40; log-loss %v, without %v", helped, linked, own)
 	drawn(&l, r, 20_000, func(f float64) float64 { return 0.1 + 0.8*sigmoid(f) })

@@ -1,9 +1,7 @@
 package evaluate_test
 
 import (
-	"context"
 	"fmt"
-	"io"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -15,16 +13,6 @@ import (
 	"blankout/internal/must"
 	"blankout/online/evaluate"
 )
-
-type source struct{ batches []event.Batch }
-
-func (s *source) Next(_ context.Context, b *event.Batch) error {
-	if len(s.batches) == 0 {
-		return io.EOF
-	}
-	*b, s.batches = s.batches[0], s.batches[1:]
-	return nil
-}
 
 // TestObjective checks the objective of a model with only an intercept: the sum of the losses of the labels, weighted
 // by event and class. Invalid events and columns without a row must not change it. With a spline, a number and its
@@ -75,7 +63,7 @@ func testObjective(t *testing.T, hat float64) {
 	}
 	one := math.NaN()
 	for _, threads := range []int{1, 3} {
-		got, fraction, _, err := evaluate.Objective(t.Context(), m, &source{events}, threads)
+		got, fraction, _, err := evaluate.Objective(t.Context(), m, eventtest.Source(events...), threads)
 		must.True(t, err == nil && math.Abs(got-want) <= 1e-9*want && math.Abs(fraction-wrong/weight) <= 1e-12,
 			"hat %v, %d threads: objective %v, wrong %v, %v; want %v, %v", hat, threads, got, fraction, err, want, wrong/weight)
 		must.True(t, threads <= 1 || got == one, "%v on one thread, %v on %d", one, got, threads)
@@ -173,10 +161,7 @@ func TestSilentObjective(t *testing.T) {
 						for _, s := range parts {
 							squares += s * s
 						}
-						y := -1.0
-						if e.Label == k {
-							y = 1
-						}
+						y := must.Either(e.Label == k, 1.0, -1)
 						for _, q := range n.Rates() {
 							value, _, _ := m.Loss.At(y, (1-q)*f+q*below, q*(1-q)*squares)
 							want += 3 * e.Weight * m.Classes[e.Label] * value / 4
@@ -190,7 +175,7 @@ func TestSilentObjective(t *testing.T) {
 					}
 				}
 				for _, threads := range []int{1, 3} {
-					got, fraction, _, err := evaluate.Objective(t.Context(), m, &source{[]event.Batch{b}}, threads)
+					got, fraction, _, err := evaluate.Objective(t.Context(), m, eventtest.Source(b), threads)
 					must.True(t, err == nil && math.Abs(got-want) <= 1e-9*want && math.Abs(fraction-wrong/weight) <= 1e-12,
 						"%s, %d threads: objective %v, wrong %v, %v; want %v, %v", name, threads, got, fraction, err, want, wrong/weight)
 				}

@@ -173,7 +173,7 @@ func TestTooMany(t *testing.T) {
 	x, s := newExperts(settings(1, true)), newNumbers(4, 3, 1)
 	s.learn(x, 1200)
 	x.Publish(s.n.Table)
-	many := eventtest.List(30_000, func(i int) uint32 { return uint32(i) })
+	many := must.List(30_000, func(i int) uint32 { return uint32(i) })
 	columns := slices.Clone(x.Columns())
 	x.FollowNumbers(many, nil, s.n.Table)
 	must.True(t, !x.HasColumns() && !x.Counts(), "it follows 30,000 numbers")
@@ -239,21 +239,16 @@ func TestNestedScores(t *testing.T) {
 			nested, scores, got, want := x.NewNested(copies), make([]float64, x.Size()), make([]float64, outputs), make([]float64, outputs)
 			for range 20 {
 				s.next(x)
-				last := eventtest.List(s.in.Features(), func(int) int8 { return int8(s.r.IntN(copies+1) - 1) })
+				last := must.List(s.in.Features(), func(int) int8 { return int8(s.r.IntN(copies+1) - 1) })
 				x.SumNested(&s.in, last, &nested)
 				for copy := 1; copy < copies; copy++ {
-					var dead []bool
-					for _, until := range last {
-						dead = append(dead, int(until) < copy)
-					}
+					dead := must.Map(last, func(until int8) bool { return int(until) < copy })
 					var in encode.Input
 					s.in.Mask(dead, &in)
 					x.ScoreNested(&nested, copy, s.base, got)
 					x.Read(&in, &s.seen)
 					x.Score(&s.seen, s.base, scores, want)
-					for k := range want {
-						must.Require(t, math.Abs(got[k]-want[k]) <= 1e-9*(1+math.Abs(want[k])), "copy %d, output %d: %v, want %v", copy, k, got[k], want[k])
-					}
+					must.Near(t, got, want, 1e-9, "copy", copy)
 				}
 			}
 		})
@@ -264,13 +259,8 @@ func TestNestedScores(t *testing.T) {
 // only every restEvery-th event. Once its mixture weight reaches wakeWeight, it must learn every event again.
 func TestExpertsRestAndWake(t *testing.T) {
 	x := newExperts(settings(1, true))
-	learns := func(weight float64, events int) (n int) {
-		for range events {
-			if x.Learns(1, []float64{weight, weight / 2}) {
-				n++
-			}
-		}
-		return n
+	learns := func(weight float64, events int) int {
+		return must.Count(events, func(int) bool { return x.Learns(1, []float64{weight, weight / 2}) })
 	}
 	for _, c := range []struct {
 		share        float64

@@ -10,7 +10,6 @@ import (
 
 	"blankout/internal/coder"
 	"blankout/internal/event"
-	"blankout/internal/eventtest"
 	"blankout/internal/longtest"
 	"blankout/internal/model"
 	"blankout/internal/must"
@@ -20,10 +19,7 @@ import (
 // 10^8 events. In the simulation, for any values, the fraction of blocks whose sums reach g must be at most e^-g, for
 // every g that occurs. This implies the rate at healthLimit. The long version simulates such a day for each field.
 func TestHealthFalseAlarms(t *testing.T) {
-	blocks := 20_000
-	if longtest.Asked() {
-		blocks = 100_000_000 / healthBlock
-	}
+	blocks := must.Either(longtest.Asked(), 100_000_000/healthBlock, 20_000)
 	source := rand.NewPCG(5, 17)
 	r := rand.New(source)
 	fraction := func(p float64) func(*fieldHealth) {
@@ -44,12 +40,7 @@ func TestHealthFalseAlarms(t *testing.T) {
 		}
 	}
 	flip := func(p, a, b float64) func() float64 {
-		return func() float64 {
-			if r.Float64() < p {
-				return a
-			}
-			return b
-		}
+		return func() float64 { return must.Either(r.Float64() < p, a, b) }
 	}
 	for _, c := range []struct {
 		name  string
@@ -184,12 +175,9 @@ func TestPriorOfRareClass(t *testing.T) {
 	}{"rare": {3000, 1, false}, "half": {2, 1.02, false}, "overconfident": {20, 10, true}} {
 		w := &Counts{}
 		for i := range 5 * priorBlock {
-			label := eventtest.Class(i%c.every == c.every/2)
+			label := must.Either(i%c.every == c.every/2, 1, 0)
 			p := c.p / float64(c.every)
-			loss := -math.Log(1 - p)
-			if label == 1 {
-				loss = -math.Log(p)
-			}
+			loss := must.Either(label == 1, -math.Log(p), -math.Log(1-p))
 			e := &LabeledEvent{Number: uint64(i) + 1, After: uint64(i), Label: label, Weight: 1, Loss: loss}
 			w.Measures.Take(e)
 			w.Prior.Take(1, loss, w.Baselines.Tell(e), 1, e.Number)

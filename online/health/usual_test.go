@@ -10,7 +10,6 @@ import (
 
 	"blankout/internal/coder"
 	"blankout/internal/event"
-	"blankout/internal/eventtest"
 	"blankout/internal/longtest"
 	"blankout/internal/loss"
 	"blankout/internal/model"
@@ -66,14 +65,11 @@ func (v *events) report(w *health.Fields) *health.Health {
 // TestUsualFalseAlarms checks that there are no alarms about missing fields if fields are present at random, at any
 // constant rate or in bursts. There must also be no alarms if the kind of a field's value changes at random.
 func TestUsualFalseAlarms(t *testing.T) {
-	seeds := 6
-	if longtest.Asked() {
-		seeds = 150
-	}
+	seeds := must.Either(longtest.Asked(), 150, 6)
 	fractions := []float64{0.0003, 0.001, 0.003, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.48}
 	for seed := range seeds {
 		r := rand.New(rand.NewPCG(uint64(seed), 3))
-		fields := eventtest.List(2*len(fractions), func(i int) event.Field { return event.Field{Name: string(rune('a' + i)), Kind: event.Boolean} })
+		fields := must.List(2*len(fractions), func(i int) event.Field { return event.Field{Name: string(rune('a' + i)), Kind: event.Boolean} })
 		for _, kind := range []event.Kind{event.Numeric, event.Categorical} {
 			for i := range fractions {
 				fields = append(fields, event.Field{Name: string(rune('A' + i)), Kind: kind})
@@ -270,10 +266,8 @@ func TestWorseThanBaseline(t *testing.T) {
 			take(w, e)
 			must.True(t, i != 90 || len(w.Warnings(health.Stream{Events: 90, Final: true})) <= 0, "%s: a warning after 90 events", c.name)
 		}
-		var kinds []string
-		for _, x := range w.Warnings(health.Stream{Events: 3000, Classes: []string{"a", "b"}}) {
-			kinds = append(kinds, x.Kind)
-		}
+		found := w.Warnings(health.Stream{Events: 3000, Classes: []string{"a", "b"}})
+		kinds := must.Map(found, func(x health.Warning) string { return x.Kind })
 		must.Equal(t, strings.Join(kinds, " "), c.want, c.name)
 	}
 }

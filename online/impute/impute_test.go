@@ -120,12 +120,7 @@ func TestMissingIsGatheredLessOften(t *testing.T) {
 		every    uint64 // number of candidate events, see Every, per added event
 	}{{0, 0, 1}, {0, 64, 1}, {0, 120, 5}, {8 * 128, 0, 1}, {8 * 128, 64, 3}, {8 * 128, 120, 11}} {
 		f.Gathered = c.gathered
-		taken := uint64(0)
-		for i := range 1000 * c.every {
-			if !f.passesOver(i*f.Every(), c.lacks) {
-				taken++
-			}
-		}
+		taken := must.Count(1000*int(c.every), func(i int) bool { return !f.passesOver(uint64(i)*f.Every(), c.lacks) })
 		must.True(t, taken == 1000, "after %d gathered events %d of %d that lack %d columns are, want 1000", c.gathered, taken, 1000*c.every, c.lacks)
 	}
 }
@@ -255,10 +250,7 @@ func TestDecay(t *testing.T) {
 		var in encode.Input
 		for i := range uint64(4000) {
 			a := r.NormFloat64()
-			b := a
-			if i >= 2000 {
-				b = -a
-			}
+			b := must.Either(i >= 2000, -a, a)
 			m.Decay(keep)
 			n.Observe(&event.Example{Weight: 1, Features: event.Vec{Index: []uint32{1, 2}, Value: []float64{a, b}}, Field: ids}, i+1, &in)
 			n.Rescale(&in)

@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"blankout/internal/eventtest"
 	"blankout/internal/loss"
 	"blankout/internal/must"
 	"blankout/online/lastlabel"
@@ -32,7 +31,7 @@ func TestClassesAgainstDefinition(t *testing.T) {
 			} else if w > 0.99 {
 				w = 1
 			}
-			want = eventtest.List(classes, func(k int) float64 { return (1-w)*own[k] + w*last[k] })
+			want = must.List(classes, func(k int) float64 { return (1-w)*own[k] + w*last[k] })
 			sum := last[0] + last[1] + last[2]
 			must.Require(t, math.Abs(sum-1) <= 1e-12 && last[j] > 0, "probabilities %v", last)
 		}
@@ -64,15 +63,12 @@ func TestClassesAgainstDefinition(t *testing.T) {
 func bySlowLast(history []int, classes int) []float64 {
 	last := history[len(history)-1]
 	events, same, all, allSame := 0.0, 0.0, 1.0, 0.5
-	count := eventtest.List(classes, func(int) float64 { return 0.5 })
+	count := must.List(classes, func(int) float64 { return 0.5 })
 	for i, class := range history {
 		if count[class]++; i == 0 {
 			continue
 		}
-		repeat := 0.0
-		if class == history[i-1] {
-			repeat = 1
-		}
+		repeat := must.Either(class == history[i-1], 1.0, 0)
 		all, allSame = 0.999*all+1, 0.999*allSame+repeat
 		if history[i-1] == last {
 			events, same = 0.999*events+1, 0.999*same+repeat

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"blankout/internal/event"
-	"blankout/internal/eventtest"
 	"blankout/internal/loss"
 	"blankout/internal/model"
 	"blankout/internal/must"
@@ -240,7 +239,7 @@ func TestRescore(t *testing.T) {
 func randomInput(r *rand.Rand, width, features int) (in *encode.Input, last []int8) {
 	in = &encode.Input{}
 	for i := range features + 1 {
-		row := eventtest.List(width, func(int) float64 { return r.NormFloat64() })
+		row := must.List(width, func(int) float64 { return r.NormFloat64() })
 		in.Rows, in.X = append(in.Rows, row), append(in.X, r.NormFloat64())
 		if i == features {
 			in.X[i] = 1
@@ -254,10 +253,7 @@ func randomInput(r *rand.Rand, width, features int) (in *encode.Input, last []in
 
 // deadCopy returns the copy of an event with the index copy, without the features whose last copy is an earlier one.
 func deadCopy(in *encode.Input, last []int8, copy int) *encode.Input {
-	var dead []bool
-	for _, until := range last {
-		dead = append(dead, int(until) < copy)
-	}
+	dead := must.Map(last, func(until int8) bool { return int(until) < copy })
 	out := &encode.Input{}
 	in.Mask(dead, out)
 	return out
@@ -283,9 +279,7 @@ func TestMove(t *testing.T) {
 	e.Move(encode.Move{Row: in.Rows[0], Ratio: 2, Shift: 0.1, Keep: 0.5}, intercepts)
 	in.X[0] = (0.5 - 0.1) / 2
 	e.Score(in, &own)
-	for v, f := range own.Iterate {
-		must.True(t, math.Abs(f-want[v]) <= 1e-12, "level %d: %v, was %v", v, f, want[v])
-	}
+	must.Near(t, own.Iterate[:], want[:], 1e-13, "levels")
 	got := in.Rows[0][rows.FirstPart+3]
 	must.True(t, math.Abs(got-sum*0.5/4) <= 1e-15, "sum of squares %v, was %v", got, sum)
 	// A change that would extrapolate too far must not be made.

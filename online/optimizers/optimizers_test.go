@@ -86,7 +86,7 @@ func testSlowStep(t *testing.T, where string, l loss.Loss, basis func(x float64)
 	s := rows.NewStep(slices.Repeat([]float64{0.4}, levels), outputs)
 	random := func() float64 { return r.NormFloat64() * math.Exp(r.NormFloat64()) }
 	width := rows.FirstPart + 3*y.N + 1
-	table := eventtest.List((features+1)*width, func(int) float64 { return random() })
+	table := must.List((features+1)*width, func(int) float64 { return random() })
 	for i := range features + 1 {
 		for j := range y.N {
 			table[i*width+rows.FirstPart+y.N+j] = math.Abs(random())

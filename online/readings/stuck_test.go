@@ -51,31 +51,37 @@ func (s *stream) take(values ...float64) {
 	}
 }
 
+// stay passes n events of the same values to the Detector.
+func (s *stream) stay(n int, values ...float64) {
+	for range n {
+		s.take(values...)
+	}
+}
+
+// draw passes n events of one random value to the Detector.
+func (s *stream) draw(n int, value func() float64) {
+	for range n {
+		s.take(value())
+	}
+}
+
 // TestFoundAgain checks a sensor that was stuck for long and then changes again. It must soon be detected if it is
 // stuck at another value. A field with long runs of different values must raise only a few alarms.
 func TestFoundAgain(t *testing.T) {
 	s, r := newStream(1), rand.New(rand.NewPCG(8, 9))
 	healthy := func(n int) {
-		for range n {
-			s.take(r.NormFloat64())
-		}
+		s.draw(n, r.NormFloat64)
 	}
 	healthy(1000)
-	for range 50_000 {
-		s.take(1.5)
-	}
+	s.stay(50_000, 1.5)
 	healthy(100)
-	for range 1000 {
-		s.take(2.5)
-	}
+	s.stay(1000, 2.5)
 	must.True(t, len(s.found) == 2 && s.found[1].Repeats <= longerRun*Least+10, "%+v", s.found)
 	healthy(10)
 	was := len(s.found)
 	for range 2000 {
 		x := r.NormFloat64()
-		for range 90 + r.IntN(20) {
-			s.take(x)
-		}
+		s.stay(90+r.IntN(20), x)
 	}
 	more := len(s.found) - was
 	must.True(t, more <= 2, "%d alarms about a field that has come to move in steps", more)
@@ -92,17 +98,12 @@ func TestKinds(t *testing.T) {
 		}
 		s.take(x)
 	}
-	for range 400 {
-		s.take(1.25)
-	}
+	s.stay(400, 1.25)
 	longest := s.Detector.runs[1].ofKind
 	must.True(t, len(s.found) == 1 && s.found[0].Repeats <= Least && longest[0] >= 20, "%+v, the longest runs before had %d repeats", s.found, longest)
 	s = newStream(1)
 	for n := range 5000 {
-		x := 0.0
-		if n%200 == 100 {
-			x = float64(n)
-		}
+		x := must.Either(n%200 == 100, float64(n), 0.0)
 		s.take(x)
 	}
 	for range 300 {
@@ -116,9 +117,7 @@ func TestKinds(t *testing.T) {
 func TestLongestByValue(t *testing.T) {
 	s, r := newStream(1), rand.New(rand.NewPCG(18, 19))
 	run := func(x float64, n int) {
-		for range n {
-			s.take(x)
-		}
+		s.stay(n, x)
 		s.take(r.NormFloat64())
 	}
 	for range 20 {
@@ -174,9 +173,7 @@ func TestRepeats(t *testing.T) {
 	}
 	x, never, ok := s.Repeats(1)
 	must.True(t, never && ok && x <= rarely, "a young constant: %v %v %v", x, never, ok)
-	for range 500 {
-		s.take(1, 7)
-	}
+	s.stay(500, 1, 7)
 	x, never, ok = s.Repeats(2)
 	must.True(t, len(s.Stuck()) == 1 && x <= 0 && !never && ok, "a stuck field: %v %v %v", x, never, ok)
 	for n := range 5000 {
@@ -186,10 +183,7 @@ func TestRepeats(t *testing.T) {
 	must.True(t, never && ok && x >= rarely, "a field that moves rarely: %v %v %v", x, never, ok)
 	s = newStream(5)
 	for n := range 4000 {
-		flag := 0.0
-		if n%500 == 499 {
-			flag = 1
-		}
+		flag := must.Either(n%500 == 499, 1.0, 0)
 		rare := math.NaN()
 		if n%100 == 0 {
 			rare = r.Float64()
@@ -227,9 +221,7 @@ func TestStuckAtAnyValue(t *testing.T) {
 // TestNullsDoNotEndARun checks that events without the field do not end a run.
 func TestNullsDoNotEndARun(t *testing.T) {
 	s, r := newStream(1), rand.New(rand.NewPCG(1, 3))
-	for range 500 {
-		s.take(r.NormFloat64())
-	}
+	s.draw(500, r.NormFloat64)
 	for range Least + 1 {
 		s.take(3)
 		s.take(math.NaN())
@@ -304,14 +296,10 @@ func TestNights(t *testing.T) {
 		}
 		must.True(t, len(s.found) <= 1 && (len(s.found) != 1 || s.found[0].Since.Event <= 1000) && len(s.Stuck()) == 0, "begun at %d: %+v", begin, s.found)
 		was := len(s.found)
-		for range 2000 {
-			s.take(123)
-		}
+		s.stay(2000, 123)
 		must.True(t, len(s.found) == was+1 && s.found[was].Repeats <= Least, "begun at %d: stuck by day: %+v", begin, s.found)
 		s.take(5)
-		for range 20_000 {
-			s.take(0)
-		}
+		s.stay(20_000, 0)
 		must.True(t, len(s.found) == was+2 && s.found[was+1].Repeats >= 4*450, "begun at %d: stuck at 0: %+v", begin, s.found)
 	}
 }
@@ -354,15 +342,11 @@ func TestFlags(t *testing.T) {
 			}
 		}
 		healthy(1000)
-		for range 1000 {
-			s.take(c.at)
-		}
+		s.stay(1000, c.at)
 		must.True(t, (len(s.found) > 0) == c.found, "%v stuck at %v: %+v", c.values, c.at, s.found)
 		healthy(1000)
 		was := len(s.found)
-		for range 2000 {
-			s.take(0)
-		}
+		s.stay(2000, 0)
 		// the field's stuck value differs from the flag's values
 		flag := len(c.values) == 2
 		must.True(t, flag == (len(s.found) == was), "%v stuck at 0 after %v: %+v", c.values, c.at, s.found)
@@ -431,11 +415,7 @@ func TestMemory(t *testing.T) {
 	for n := range 16 * stuckMemory {
 		s.take(float64(1 + n/12))
 	}
-	for range 3 * stuckMemory {
-		s.take(r.NormFloat64())
-	}
-	for range 100 {
-		s.take(0.5)
-	}
+	s.draw(3*stuckMemory, r.NormFloat64)
+	s.stay(100, 0.5)
 	must.True(t, len(s.found) == 1 && s.found[0].Repeats == Least, "%+v", s.found)
 }

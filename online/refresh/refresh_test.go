@@ -220,7 +220,7 @@ func TestCenterOfAllIsTheSolution(t *testing.T) {
 			draw := rand.New(rand.NewPCG(1, 2))
 			for i := range n {
 				x := []float64{draw.NormFloat64(), draw.NormFloat64(), draw.NormFloat64()}
-				label := eventtest.Class(math.Abs(x[0])+x[1] > 0.8+0.3*draw.NormFloat64())
+				label := must.Either(math.Abs(x[0])+x[1] > 0.8+0.3*draw.NormFloat64(), 1, 0)
 				weight := 1.0
 				if i == n-1 {
 					weight = 1e-12 // the event stays in the window, but has no effect

@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"blankout/internal/eventtest"
 	"blankout/internal/loss"
 	"blankout/internal/must"
 )
@@ -14,7 +13,7 @@ import (
 func TestSpread(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, n := range []int{3, 8, 15, 16, 40, sampleSize} {
-		sample := eventtest.List(n, func(int) float64 { return 5 + 2*r.NormFloat64() })
+		sample := must.List(n, func(int) float64 { return 5 + 2*r.NormFloat64() })
 		for i := range max(1, n/16) {
 			sample[i] = 1e30
 		}

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"blankout/internal/event"
-	"blankout/internal/eventtest"
 	"blankout/internal/loss"
 	"blankout/internal/model"
 	"blankout/internal/must"
@@ -64,7 +63,7 @@ func TestGroupsAgainstTheSlowSum(t *testing.T) {
 		lag, averages, coefficients := make([]float64, y.N), make([]float64, y.N), make([]float64, y.N)
 		r := rand.New(rand.NewPCG(1, 2))
 		random := func(n int) []float64 {
-			x := eventtest.List(n, func(int) float64 { return r.NormFloat64() })
+			x := must.List(n, func(int) float64 { return r.NormFloat64() })
 			return x
 		}
 		for ev := range 200 {

@@ -1,7 +1,6 @@
 package rows
 
 import (
-	"blankout/internal/eventtest"
 	"blankout/internal/must"
 	"fmt"
 	"math"
@@ -26,7 +25,7 @@ func TestKernels(t *testing.T) {
 func testKernels(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	random := func(n int) []float64 {
-		x := eventtest.List(n, func(int) float64 { return r.NormFloat64() * math.Exp(3*r.NormFloat64()) })
+		x := must.List(n, func(int) float64 { return r.NormFloat64() * math.Exp(3*r.NormFloat64()) })
 		return x
 	}
 	for _, n := range []int{1, 2, 3, 4, 5, 7, 8, 9, 10, 13, 15, 16, 17, 31, 50} {
@@ -104,7 +103,7 @@ func TestFused(t *testing.T) {
 func testFused(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	random := func(n int) []float64 {
-		x := eventtest.List(n+4*r.IntN(2), func(int) float64 { return r.NormFloat64() * math.Exp(3*r.NormFloat64()) })
+		x := must.List(n+4*r.IntN(2), func(int) float64 { return r.NormFloat64() * math.Exp(3*r.NormFloat64()) })
 		return x[:n]
 	}
 	var u Fused
@@ -112,10 +111,7 @@ func testFused(t *testing.T) {
 		for active := max(1, n-8); active <= n; active++ {
 			for _, cuts := range [][]int{{0}, {1}, {3}, {5, 1}, {0, 2, 0, 9}} {
 				const at = 3
-				count := 0
-				for _, c := range cuts {
-					count += c
-				}
+				count := must.Sum(cuts)
 				width := at + 3*n + r.IntN(5)
 				memory := random(count * width)
 				for i := range memory {

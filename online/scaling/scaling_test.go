@@ -18,10 +18,7 @@ import (
 // column may change scores.
 func TestMoveKeepsScores(t *testing.T) {
 	for _, treatment := range []Treatment{Numeric, Divided, Spread} {
-		mode := model.StandardizeAuto
-		if treatment == Spread {
-			mode = model.StandardizeAll
-		}
+		mode := must.Either(treatment == Spread, model.StandardizeAll, model.StandardizeAuto)
 		s, r := New(Settings{}, mode, false), rand.New(rand.NewPCG(1, 2))
 		s.AddField(event.Numeric, model.TransformNone)
 		stats, w, b, moves, anew := make([]float64, model.ScalerWidth), 0.3, -0.1, 0, 0

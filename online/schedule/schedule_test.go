@@ -97,10 +97,7 @@ func TestPace(t *testing.T) {
 					began = 0
 				}
 			}
-			power := 1/0.005 - 1
-			if p.Steady() {
-				power = 1/(2.5*0.005) - 1
-			}
+			power := must.Either(p.Steady(), 1/(2.5*0.005)-1, 1/0.005-1)
 			delta := r.NormFloat64()
 			w, lag = w+delta, lag-delta*p.Inverse
 			beta := (1 + power) / (float64(p.Taken+1) + 1 + power)

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"blankout/internal/coder"
-	"blankout/internal/eventtest"
 	"blankout/internal/loss"
 	"blankout/internal/must"
 	"blankout/online/rows"
@@ -31,7 +30,7 @@ func newProblem(r *rand.Rand, l loss.Loss, features, outputs int, units []int32)
 	p := &problem{Event: Event{Noise: loss.Silent{D: 0.4}, Loss: l, First: outputs, Outputs: outputs, N: n}}
 	p.rows.Reset(features)
 	row := func() []float64 {
-		out := eventtest.List(rows.FirstPart+3*n, func(int) float64 { return 0.5 * r.NormFloat64() })
+		out := must.List(rows.FirstPart+3*n, func(int) float64 { return 0.5 * r.NormFloat64() })
 		for i := rows.FirstPart + n; i < rows.FirstPart+2*n; i++ {
 			out[i] = math.Abs(out[i])
 		}
@@ -115,10 +114,7 @@ func eachProblem(t *testing.T, f func(t *testing.T, p *problem)) {
 func TestGradient(t *testing.T) {
 	eachProblem(t, func(t *testing.T, p *problem) {
 		p.Begin(p.y, 1, p.value)
-		sum := 0.0
-		for _, v := range p.value {
-			sum += v
-		}
+		sum := must.Sum(p.value)
 		for i, row := range p.rows.Rows {
 			for j := range p.Outputs {
 				w := row[rows.FirstPart+p.First+j]
@@ -222,9 +218,7 @@ func TestStep(t *testing.T) {
 		p.Begin(p.y, 1, p.value)
 		p.stepSlowly(p.y, c)
 		for i, row := range p.rows.Rows {
-			for at, x := range row {
-				must.Require(t, math.Abs(x-once[i][at]) <= 1e-12*(1+math.Abs(x)), "row %d: value %d is %v, by the slow step %v", i, at, once[i][at], x)
-			}
+			must.Near(t, row, once[i], 1e-12, "row", i, "and by the slow step")
 		}
 		reset()
 		for i, row := range p.rows.Rows {
@@ -396,7 +390,7 @@ func TestValues(t *testing.T) {
 // same for the same event.
 func TestMask(t *testing.T) {
 	n, counts := loss.Silent{D: 0.4}, map[float64]int{}
-	units := eventtest.List(5000, func(i int) int32 { return int32(i / 5) })
+	units := must.List(5000, func(i int) int32 { return int32(i / 5) })
 	for event := range uint64(400) {
 		for _, units := range [][]int32{nil, units} {
 			var m, again Mask

@@ -8,7 +8,6 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -21,6 +20,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"go.uber.org/goleak"
+
 	"blankout/app/served"
 	"blankout/internal/event"
 	"blankout/internal/model"
@@ -29,10 +32,6 @@ import (
 	"blankout/serve/predict"
 	"blankout/stream"
 	"blankout/stream/record"
-
-	"github.com/twmb/franz-go/pkg/kfake"
-	"github.com/twmb/franz-go/pkg/kmsg"
-	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -61,10 +60,7 @@ func produce(t *testing.T, c *kfake.Cluster, from, to int) {
 	t.Helper()
 	p := producer(t, c)
 	for i := from; i < to; i++ {
-		value := fmt.Sprintf("0 1:%d", 2*(i%2)-1)
-		if i%50 == 7 {
-			value = "0 1:one"
-		}
+		value := must.Either(i%50 == 7, "0 1:one", fmt.Sprintf("0 1:%d", 2*(i%2)-1))
 		m := stream.Message{Key: fmt.Appendf(nil, "key-%d", i), Value: []byte(value), Time: 1000 + int64(i)}
 		must.Do(t, p.WriteTo(t.Context(), int32(i%2), m))
 	}
@@ -78,18 +74,14 @@ func predictions(t *testing.T, c *kfake.Cluster) (keys []string, values []predic
 	config.Brokers, config.Topics, config.UntilEnd = c.ListenAddrs(), []string{"predictions"}, true
 	r := must.Get(stream.NewReader(t.Context(), config, nil))(t)
 	defer r.Close()
-	for {
-		b, err := r.Next(t.Context())
-		if errors.Is(err, io.EOF) {
-			return keys, values
-		}
-		must.Do(t, err)
+	for b := range must.All(t, func() (stream.RawBatch, error) { return r.Next(t.Context()) }) {
 		for _, r := range b.Records {
 			var p predict.Output
 			must.Do(t, json.Unmarshal(r.Value, &p), r.Value)
 			keys, values = append(keys, string(r.Key)), append(values, p)
 		}
 	}
+	return keys, values
 }
 
 // predictor returns a Predictor that reads the topic events, writes the topic predictions, and stops at the end.
@@ -487,10 +479,7 @@ func TestPredictionTooLarge(t *testing.T) {
 	in := producer(t, c)
 	long := strings.Repeat("é", 100_000)
 	for i, key := range []string{"first", long, "odd", "last"} {
-		value := "0 1:1"
-		if i == 2 {
-			value = "0 1:one"
-		}
+		value := must.Either(i == 2, "0 1:one", "0 1:1")
 		must.Do(t, in.Write(t.Context(), stream.Message{Key: []byte(key), Value: []byte(value)}))
 	}
 	must.Do(t, errors.Join(in.Flush(t.Context()), in.Close()))

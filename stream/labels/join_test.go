@@ -2,16 +2,19 @@ package labels
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"os"
 	"reflect"
 	"slices"
 	"testing"
 	"time"
 
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/must"
 	"blankout/stream/record"
 )
@@ -47,12 +50,7 @@ type counted struct {
 func slowJoin(records []arrived, wait int64, score func(n int) float64) (out []told, c counted) {
 	records = slices.Clone(records)
 	clocks := map[[2]int64]int64{}
-	kind := func(r *arrived) int64 {
-		if r.label {
-			return 1
-		}
-		return 0
-	}
+	kind := func(r *arrived) int64 { return must.Either[int64](r.label, 1, 0) }
 	slices.SortStableFunc(records, func(a, b arrived) int { return int(a.offset - b.offset) })
 	for i := range records {
 		r := &records[i]
@@ -227,7 +225,6 @@ func (j *joined) run(t *testing.T, records []arrived, size func() int, stop func
 func (j *joined) try(t *testing.T, records []arrived, size func() int, stop func() bool) error {
 	t.Helper()
 	m := NewMerge(j.schema, testLanes(t, j.schema, records, j.offsets, size), j.join)
-	var b event.Batch
 	take := func(w *Waited) {
 		o := told{ID: string(w.Key), Class: w.Label, Weight: w.Weight, Score: w.Prediction[0], Unlabeled: w.Label == event.Unlabeled}
 		if o.Unlabeled {
@@ -245,12 +242,7 @@ func (j *joined) try(t *testing.T, records []arrived, size func() int, stop func
 		}
 		j.out = append(j.out, o)
 	}
-	for {
-		err := m.Next(t.Context(), &b)
-		if err == io.EOF {
-			return nil
-		}
-		must.Do(t, err)
+	for b := range eventtest.Batches(t, m.Next) {
 		for i := range b.Examples {
 			e := &b.Examples[i]
 			must.Require(t, e.Refused == nil, "%s/%d %d: %v", b.Topic, b.Partition, e.Offset, e.Refused)
@@ -271,6 +263,7 @@ func (j *joined) try(t *testing.T, records []arrived, size func() int, stop func
 				take(w)
 			}
 			var w *Waited
+			var err error
 			if b.Labels {
 				_, w, err = j.join.Label(e)
 			} else {
@@ -287,6 +280,7 @@ func (j *joined) try(t *testing.T, records []arrived, size func() int, stop func
 			}
 		}
 	}
+	return nil
 }
 
 func testScore(n int) float64 { return float64(n) / 3 }
@@ -296,10 +290,7 @@ func testScore(n int) float64 { return float64(n) / 3 }
 func someRecords(r *rand.Rand, n int) (records []arrived) {
 	var offsets [2][3]int64
 	add := func(a arrived) {
-		kind := 0
-		if a.label {
-			kind = 1
-		}
+		kind := must.Either(a.label, 1, 0)
 		a.partition = int32(r.IntN(3))
 		a.offset = offsets[kind][a.partition]
 		offsets[kind][a.partition] += 1 + int64(r.IntN(2)) // offsets have gaps
@@ -458,4 +449,68 @@ func TestJoinAfterKills(t *testing.T) {
 			"seed %d: fields %v and classes %v, want %v and %v", seed, j.schema.Fields, j.schema.Classes, whole.schema.Fields, whole.schema.Classes)
 		must.Do(t, j.join.Close())
 	}
+}
+
+// BenchmarkJoin stores b.N events of 200 bytes with random ids, which all wait at the same time. Then a label arrives
+// for each of a thousand of them. The cost depends on the number of waiting events:
+//
+//	go test ./stream/labels -run '^$' -bench Join -benchtime 10000000x
+func BenchmarkJoin(b *testing.B) {
+	c := DefaultConfig()
+	c.MaxPending = 1 << 40
+	directory := b.TempDir()
+	j := must.Get(Open(c, directory, State{}))(b)
+	defer j.Close()
+	r := rand.New(rand.NewPCG(1, 2))
+	e := &event.Example{Key: make([]byte, 16), Weight: 1, Label: event.Unlabeled,
+		Features: event.Vec{Index: make([]uint32, 10), Value: make([]float64, 10)}, Field: make([]uint16, 10)}
+	id := func(r *rand.Rand) {
+		binary.BigEndian.PutUint64(e.Key, r.Uint64())
+		binary.BigEndian.PutUint64(e.Key[8:], r.Uint64())
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	for i := range b.N {
+		id(r)
+		for k := range e.Features.Index {
+			e.Features.Index[k], e.Features.Value[k] = r.Uint32(), r.NormFloat64()
+		}
+		must.Do(b, j.Flush())
+		j.Advance("events", 0, &event.Example{Arrival: int64(i)})
+		must.Get(j.Expired())(b)
+		must.Get2(j.Event(e, 0, []float64{1}))(b)
+	}
+	must.Do(b, j.store.mark())
+	b.StopTimer()
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
+	again := rand.New(rand.NewPCG(1, 2))
+	labels := min(b.N, 1000)
+	every := b.N / labels
+	var ids [][]byte
+	for i := range labels * every {
+		if id(again); i%every == 0 {
+			ids = append(ids, append([]byte(nil), e.Key...))
+		}
+		for range e.Features.Index { // values of the event
+			again.Uint32()
+			again.NormFloat64()
+		}
+	}
+	before := b.Elapsed()
+	b.StartTimer()
+	for _, id := range ids {
+		must.Get2(j.Label(&event.Example{Key: id, Label: 1, Weight: 1}))(b)
+	}
+	b.StopTimer()
+	n := j.state.Matched
+	must.Require(b, n == uint64(labels), "%d labels matched, want %d", n, labels)
+	var disk int64
+	entries := must.Get(os.ReadDir(directory))(b)
+	for _, entry := range entries {
+		if info, err := entry.Info(); err == nil { // otherwise the store has removed the file in the meantime
+			disk += info.Size()
+		}
+	}
+	b.ReportMetric(float64(disk)/float64(b.N), "disk-B/event")
+	b.ReportMetric(float64((b.Elapsed()-before).Microseconds())/float64(labels), "µs/label")
 }

@@ -69,8 +69,7 @@ func TestDamagedStore(t *testing.T) {
 		directory := t.TempDir()
 		must.Do(t, os.CopyFS(directory, os.DirFS(run.directory)))
 		path := filepath.Join(directory, filepath.Base(name))
-		data, err := os.ReadFile(path)
-		must.Do(t, err)
+		data := must.Get(os.ReadFile(path))(t)
 		if data = change(data); data == nil {
 			err = os.Remove(path)
 		} else {

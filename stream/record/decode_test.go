@@ -7,13 +7,16 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
+	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/BurntSushi/toml"
+
 	"blankout/internal/event"
-	"blankout/internal/eventtest"
 	"blankout/internal/longtest"
 	"blankout/internal/must"
 	"blankout/stream/record/recordtest"
@@ -280,7 +283,7 @@ func TestDecodeRestart(t *testing.T) {
 		}
 		return "{" + strings.Join(out, ",") + "}"
 	}
-	events := eventtest.List(1000, func(int) string { return value(0) })
+	events := must.List(1000, func(int) string { return value(0) })
 	for _, maxFields := range []int{10, 1000} {
 		c := DefaultConfig()
 		c.MaxFields, c.MaxNames, c.Crosses = maxFields, 40, [][2]string{{"a", "b"}}
@@ -410,5 +413,49 @@ func TestLongRecordsTakeLittleMemory(t *testing.T) {
 		}
 		took := float64(after.TotalAlloc-before.TotalAlloc) / float64(len(value))
 		must.True(t, e.Refused == nil && took <= 30, "%.30s, %d bytes: %v, took %.1f times as many", value, len(value), e.Refused, took)
+	}
+}
+
+// newDecoder returns a decoder with a new Schema.
+func newDecoder(t testing.TB, c Config) (*event.Schema, Decoder) {
+	t.Helper()
+	s := c.Schema()
+	return s, must.Get(NewDecoder(c, s))(t)
+}
+
+// decoded returns the event that a decoder makes of a value.
+func decoded[Text string | []byte](d Decoder, value Text) (e event.Example) {
+	d.Decode(context.Background(), Record{Value: []byte(value)}, &e)
+	return e
+}
+
+// refuses checks that a decoder refuses a value for the given reason.
+func refuses[Text string | []byte](t *testing.T, d Decoder, value Text, reason event.Reason) {
+	t.Helper()
+	e := decoded(d, value)
+	must.True(t, e.Refused != nil && e.Refused.Reason == reason, "%q: %v, want %s", value, e.Refused, reason)
+}
+
+// TestDocumentedExamples checks that the examples in docs/formats.md give the documented results.
+func TestDocumentedExamples(t *testing.T) {
+	text := must.Get(os.ReadFile("../../docs/formats.md"))(t)
+	kind := regexp.MustCompile(`:[sncwbx]\b`)
+	formatsShown := map[string]bool{}
+	for _, block := range regexp.MustCompile("(?s)```records\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
+		config, records, _ := strings.Cut(block[1], "\n\n")
+		c := DefaultConfig()
+		must.Get(toml.Decode(config, &c))(t)
+		formatsShown[c.Format] = true
+		s, d := newDecoder(t, c)
+		var e event.Example
+		lines := strings.Split(strings.TrimSpace(records), "\n")
+		for i := 0; i+1 < len(lines); i += 2 {
+			d.Decode(context.Background(), Record{Value: []byte(strings.TrimPrefix(lines[i], "> "))}, &e)
+			got := kind.ReplaceAllString(recordtest.Show(s, &e), "")
+			must.True(t, got == lines[i+1], "%s\n got %s\nwant %s", lines[i], got, lines[i+1])
+		}
+	}
+	for _, f := range formats {
+		must.True(t, f.framing.none || formatsShown[f.name], "no example of %s", f.name)
 	}
 }

@@ -307,10 +307,7 @@ func TestWireBudget(t *testing.T) {
 		{"records of no byte" + lets, "avro", append(append([]byte{0}, binary.AppendVarint(nil, 99_000)...), 0), false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			id := byte(1)
-			if c.format == "avro" {
-				id = 2
-			}
+			id := must.Either(c.format == "avro", 2, byte(1))
 			config := wireConfig(t, c.format, sr.Schema{Schema: schema, Type: sr.TypeProtobuf}, sr.Schema{Schema: avroSchema, Type: sr.TypeAvro})
 			d := must.Get(NewDecoder(config, config.Schema()))(t)
 			header := []byte{0, 0, 0, 0, id}

@@ -74,10 +74,7 @@ func (r *reference) column(column uint64, kind event.Kind, x float64) {
 
 func (r *reference) number(text string) float64 {
 	x, err := strconv.ParseFloat(text, 64)
-	if strings.Trim(text, "0123456789+-.eE") != "" || err != nil && !math.IsInf(x, 0) {
-		return math.NaN()
-	}
-	return x
+	return must.Either(strings.Trim(text, "0123456789+-.eE") != "" || err != nil && !math.IsInf(x, 0), math.NaN(), x)
 }
 
 // plain formats a numeric label: an integer without a fraction, other numbers without an exponent. Numbers with many

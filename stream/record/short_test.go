@@ -14,7 +14,6 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"blankout/internal/event"
-	"blankout/internal/eventtest"
 	"blankout/internal/longtest"
 	"blankout/internal/must"
 )
@@ -92,10 +91,7 @@ func TestJSONAsFresh(t *testing.T) {
 		return `"` + pick("no", "it", "norway", "seventh", "eightlet", "fifteen_letters", "sixteen_letters_", fmt.Sprint("n", r.IntN(50))) + `"`
 	}
 	var events [][]byte
-	n := 1500
-	if longtest.Asked() {
-		n = 4000
-	}
+	n := must.Either(longtest.Asked(), 4000, 1500)
 	for range n {
 		keys := slices.Clone(shapes[r.IntN(len(shapes))])
 		switch r.IntN(8) {
@@ -206,7 +202,7 @@ func TestSortShort(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	for n := range 17 {
 		for range 200 {
-			s := eventtest.List(n, func(i int) uint64 { return uint64(r.IntN(1+r.IntN(20)))<<32 | uint64(i) })
+			s := must.List(n, func(i int) uint64 { return uint64(r.IntN(1+r.IntN(20)))<<32 | uint64(i) })
 			want := slices.Sorted(slices.Values(s))
 			s = sortShort(nil, s)
 			must.Require(t, slices.Equal(s, want), "%x, want %x", s, want)

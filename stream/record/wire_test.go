@@ -153,12 +153,7 @@ func TestAvroIsAsJSON(t *testing.T) {
 	}
 }
 
-func total(e *event.Example) (sum float64) {
-	for _, v := range e.Features.Value {
-		sum += v
-	}
-	return sum
-}
+func total(e *event.Example) float64 { return must.Sum(e.Features.Value) }
 
 // TestAvroEvolves checks schemas that refer to other schemas, and later versions that add and remove fields. A field
 // that a version does not have must be missing, like an omitted field.

@@ -1,43 +1,11 @@
 package problems
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"testing"
 
 	"blankout/internal/event"
-	"blankout/stream"
-	"blankout/stream/record"
 )
-
-// Events returns the events of a file, copied so that a test can present them repeatedly.
-func Events(t *testing.T, path string) (*event.Schema, []event.Example) {
-	t.Helper()
-	c := record.DefaultConfig()
-	c.Classes = []string{"-1", "1"}
-	schema := c.Schema()
-	file, err := stream.OpenFile(path, c, schema)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	var all []event.Example
-	for {
-		var b event.Batch
-		if err := file.Next(context.Background(), &b); errors.Is(err, io.EOF) {
-			return schema, all
-		} else if err != nil {
-			t.Fatal(err)
-		}
-		for _, e := range b.Examples {
-			e.Features = e.Features.Clone()
-			all = append(all, e)
-		}
-	}
-}
 
 // Several returns n events of k classes with numeric features. The mean of feature j is larger in class j%k than in the
 // other classes.

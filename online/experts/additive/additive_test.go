@@ -223,7 +223,7 @@ func TestKernels(t *testing.T) {
 		from := lanesAtOnce * r.IntN(groups)
 		var sums [lanesAtOnce]float64
 		var variances, kappa, kappaGo, rate [lanesAtOnce]float32
-		x := eventtest.List(len(f.x), func(int) float64 { return r.NormFloat64() })
+		x := must.List(len(f.x), func(int) float64 { return r.NormFloat64() })
 		sumGo(slow.weights[from:], f.index, x, slow.lanes, &sums)
 		varianceGo(slow.weights[from:], &f, slow.lanes, &variances)
 		out, q := make([]float64, b.lanes), make([]float64, b.lanes)

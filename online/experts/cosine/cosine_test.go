@@ -128,14 +128,7 @@ func TestRest(t *testing.T) {
 			e.Count()
 		}
 	}
-	taken := func() (n int) {
-		for i := range uint64(6400) {
-			if e.Takes(i) {
-				n++
-			}
-		}
-		return n
-	}
+	taken := func() int { return must.Count(6400, func(i int) bool { return e.Takes(uint64(i)) }) }
 	if observe(-1); e.Factor(0) != 0 || taken() < 90 || taken() > 110 || e.Published() != nil {
 		t.Errorf("an expert that loses has the factor %v and takes part in %d of 6400 events", e.Factor(0), taken())
 	}

@@ -266,9 +266,7 @@ func TestGroupNoiseFollowsScales(t *testing.T) {
 	a := run(150)
 	for when := range 10 { // after each column of a factor
 		b := run(194 + when)
-		for i := range a {
-			must.Require(t, math.Abs(a[i]-b[i]) <= 1e-9*(1+math.Abs(a[i])), "score %d: %v, changed earlier %v", i, b[i], a[i])
-		}
+		must.Near(t, b, a, 1e-9, "scores, and those changed earlier")
 	}
 }
 

@@ -151,10 +151,7 @@ func (s *slow) learn(t *testing.T, at []uint32, x, base, y []float64, importance
 	for k := range s.u {
 		scores = append(scores, base[k]+mat.Dot(s.u[k], z))
 	}
-	every := 1
-	if s.met >= 2000 {
-		every = max(1, min(n/64, 4))
-	}
+	every := must.Either(s.met >= 2000, max(1, min(n/64, 4)), 1)
 	if s.met++; s.met%every > 0 {
 		return scores
 	}
@@ -194,10 +191,7 @@ func (s *slow) learn(t *testing.T, at []uint32, x, base, y []float64, importance
 		pull.AddScaledVec(pull, -importance*df, z)
 		pulls = append(pulls, pull)
 	}
-	phi := 0.0
-	if s.set.HalfLife > 0 {
-		phi = min(float64(n)*(1-math.Exp2(-float64(every)/s.set.HalfLife))*min(1, 4*r), 0.5)
-	}
+	phi := must.Either(s.set.HalfLife > 0, min(float64(n)*(1-math.Exp2(-float64(every)/s.set.HalfLife))*min(1, 4*r), 0.5), 0.0)
 	s.a.SymRankOne(s.a, importance*r-phi/h, z)
 	s.solve(t, pulls)
 	if s.set.Strength == 0 {
@@ -231,10 +225,7 @@ func TestAgainstSlowVersion(t *testing.T) {
 			}
 		}
 	}
-	var many []uint32
-	for i := range uint32(64) {
-		many = append(many, 2*i)
-	}
+	many := must.List(64, func(i int) uint32 { return 2 * uint32(i) })
 	l := loss.LogisticGaussian{}
 	compare(t, Settings{l, 2, 60, 0.1, 0}, newStreamOf(many, 7, l, 1), learnAll+100)
 }
@@ -250,9 +241,7 @@ func compare(t *testing.T, set Settings, s *stream, events int) {
 		e.Score(s.at, s.x, s.base, got)
 		importance := 0.5 + s.r.Float64()
 		scores := want.learn(t, s.at, s.x, s.base, s.y, importance)
-		for k := range got {
-			must.Require(t, math.Abs(got[k]-scores[k]) <= 1e-7*max(1, math.Abs(scores[k])), "%v, %d outputs, event %d: score %d is %v, want %v", set.Loss, outputs, n, k, got[k], scores[k])
-		}
+		must.Near(t, got, scores, 1e-7, set.Loss, outputs, "outputs, event", n)
 		e.Learn(s.y, outputs, importance)
 	}
 }
@@ -414,10 +403,7 @@ func TestCovarianceLasts(t *testing.T) {
 	for n := range 200_000 {
 		a, b := r.NormFloat64(), r.Float64()
 		x := []float64{a, 1000 * a, b, 1 - b, a + b, 1}
-		y := 1.0
-		if r.Float64() > 1/(1+math.Exp(-a)) {
-			y = -1
-		}
+		y := must.Either(r.Float64() > 1/(1+math.Exp(-a)), -1.0, 1)
 		e.Score(at, x, []float64{a / 2}, out)
 		e.Learn([]float64{y}, 1, 1)
 		must.Require(t, e.met == uint64(n+1), "event %d: it has begun anew", n)
@@ -671,9 +657,7 @@ func TestMoveChangesNoScore(t *testing.T) {
 				x[2] = (x[2] - shift) / ratio
 				e.Score(s.at, s.x, s.base, a)
 				moved.Score(s.at, x, s.base, b)
-				for k := range a {
-					must.Require(t, math.Abs(a[k]-b[k]) <= 1e-9*max(1, math.Abs(a[k])), "%d outputs, event %d: %v and %v", outputs, n, a, b)
-				}
+				must.Near(t, b, a, 1e-9, outputs, "outputs, event", n)
 				e.Learn(s.y, outputs, 1)
 				moved.Learn(s.y, outputs, 1)
 			}
