@@ -1,7 +1,10 @@
 package experts
 
 import (
+	"fmt"
 	"math"
+	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"blankout/internal/coder"
@@ -112,4 +115,36 @@ func (x *Experts) Fractions(spline int) (fractions []float64, columns []uint32) 
 		columns = append(columns, x.splines.splines.BasisColumn(spline, knot))
 	}
 	return fractions, columns
+}
+
+// TestSplinesRead compares the columns and values that are read from an event of a table with those of BasisValues: for
+// values at knots, between them and beyond, and for splines with one knot.
+func TestSplinesRead(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 200 {
+		var columns []uint32
+		var knots [][]float64
+		var values []float64
+		for i := range 1 + r.IntN(20) {
+			own := []float64{0}
+			for n := []int{1, 3, 4, mostKnots}[r.IntN(4)]; len(own) < n; {
+				own = append(own, own[len(own)-1]+0.1+r.Float64())
+			}
+			columns, knots = append(columns, uint32(3*i)), append(knots, own)
+			values = append(values, must.Either(r.IntN(3) == 0, own[r.IntN(len(own))], 4*r.Float64()-1))
+		}
+		s, most := splines{splines: must.Get(model.NewSplines(columns, knots))(t)}, 2*len(columns)
+		all := s.with(columns)
+		s.place(all)
+		to, want := Input{Index: make([]int, most), X: make([]float64, most), Source: make([]int, most)}, Input{}
+		n := s.read(columns, values, &to, 0)
+		for i, value := range values {
+			knot, first, next := s.splines.BasisValues(i, value)
+			at := slices.Index(all, s.splines.BasisColumn(i, knot))
+			if want.Index, want.X, want.Source = append(want.Index, at), append(want.X, first), append(want.Source, i); next > 0 {
+				want.Index, want.X, want.Source = append(want.Index, at+1), append(want.X, next), append(want.Source, i)
+			}
+		}
+		must.Equal(t, fmt.Sprint(to.Index[:n], to.X[:n], to.Source[:n]), fmt.Sprint(want.Index, want.X, want.Source), "columns, values, sources")
+	}
 }
