@@ -228,20 +228,6 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-func BenchmarkWrite(b *testing.B) {
-	blocks := must.List(32, func(i int) event.Block {
-		return event.Block{Name: fmt.Sprintf("rows/%04d", i), Data: make([]byte, 1<<19)}
-	})
-	b.SetBytes(32 << 19)
-	for b.Loop() {
-		Write(discard{}, Linear, slices.Values(blocks))
-	}
-}
-
-type discard struct{}
-
-func (discard) Write(p []byte) (int, error) { return len(p), nil }
-
 func ExampleWriteFile() {
 	dir, _ := os.MkdirTemp("", "")
 	defer os.RemoveAll(dir)

@@ -56,36 +56,6 @@ func TestProbabilities(t *testing.T) {
 	}
 }
 
-// BenchmarkScore scores events with 100 features, with and without omitted dense columns. Most features have weights in
-// the model.
-func BenchmarkScore(b *testing.B) {
-	for _, dense := range []int{0, 10} {
-		for _, outputs := range []int{1, 10} {
-			b.Run(fmt.Sprintf("dense=%d/outputs=%d", dense, outputs), func(b *testing.B) {
-				m := &Linear{Head: Head{Schema: event.NewSchema(18, nil, 2), Outputs: outputs, Intercept: make([]float64, outputs),
-					Layout: Layout{Width: ScalerWidth + outputs, Weight: ScalerWidth}}, Rows: NewTable(ScalerWidth + outputs)}
-				for d := range uint32(20_000) {
-					m.Rows.Touch(d)[ScalerWidth] = 1
-				}
-				for d := range dense {
-					m.Scaler.Mode, m.Scaler.Dense = StandardizeAuto, append(m.Scaler.Dense, uint32(2000*d))
-				}
-				events := make([]event.Example, 100)
-				for i := range events {
-					for j := range uint32(100) {
-						events[i].Features.Index = append(events[i].Features.Index, 210*j+uint32(i))
-						events[i].Features.Value = append(events[i].Features.Value, 1)
-					}
-				}
-				out := make([]float64, outputs)
-				for i := 0; b.Loop(); i++ {
-					m.Score(&events[i%len(events)], out)
-				}
-			})
-		}
-	}
-}
-
 // TestEach checks that Each yields the event's columns and the dense columns once and in order. The event's columns and
 // the dense columns are any two subsets of four columns.
 func TestEach(t *testing.T) {

@@ -4,8 +4,6 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/must"
 	"context"
-	"fmt"
-	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -66,41 +64,6 @@ func BenchmarkDecode(b *testing.B) {
 			}
 			must.Require(b, e.Refused == nil, "%v", e.Refused)
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(e.Features.Len()), "ns/feature")
-		})
-	}
-}
-
-// BenchmarkDecodeStream decodes different events of one shape, as in make speed. A benchmark of a single record hides
-// the cost of branch mispredictions.
-func BenchmarkDecodeStream(b *testing.B) {
-	r := rand.New(rand.NewPCG(1, 1))
-	jobs := []string{"private", "state-gov", "self-employed", "federal-gov", "without-pay"}
-	schools := []string{"bachelors", "masters", "hs-grad", "doctorate", "11th", "some-college"}
-	countries := []string{"united-states", "mexico", "canada", "germany", "india", "philippines"}
-	for _, features := range []int{8, 13} {
-		b.Run(fmt.Sprint(features), func(b *testing.B) {
-			events := make([]Record, 10_000)
-			size := 0
-			for i := range events {
-				v := fmt.Appendf(nil, `{"_label":%d,"age":%d,"hours_per_week":%d,"capital_gain":%.2f,"workclass":%q,"education":%q,"country":%q,"score":%.3f,"campaign":"c%d"`,
-					2*r.IntN(2)-1, 17+r.IntN(60), 10+r.IntN(60), 100*r.ExpFloat64(), jobs[r.IntN(5)], schools[r.IntN(6)], countries[r.IntN(6)], r.Float64(), r.IntN(500))
-				if features > 8 {
-					v = fmt.Appendf(v, `,"born":%q,"partner":%q,"capital_loss":%.1f,"night":%t,"weight":%d`, countries[r.IntN(6)], jobs[r.IntN(5)], r.ExpFloat64(), r.IntN(2) == 0, 10_000+r.IntN(1000_000))
-				}
-				events[i].Value = append(v, '}')
-				size += len(events[i].Value)
-			}
-			c := DefaultConfig()
-			c.Label = "_label"
-			d := must.Get(NewDecoder(c, c.Schema()))(b)
-			var e event.Example
-			b.SetBytes(int64(size / len(events)))
-			b.ReportAllocs()
-			for i := 0; b.Loop(); i++ {
-				if d.Decode(context.Background(), events[i%len(events)], &e); e.Refused != nil {
-					b.Fatal(e.Refused) // not must.Require, whose arguments are allocated
-				}
-			}
 		})
 	}
 }
