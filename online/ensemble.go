@@ -38,13 +38,16 @@ type scored struct {
 
 // newScored returns memory for the scores of one event. levels is the memory for the scores of the noise levels.
 func (x *ensemble) newScored(levels levels.Scores) scored {
-	n, k := len(levels.Iterate), x.levels.Outputs
-	s := scored{levels: levels, base: make([]float64, k)}
-	if s.experts = make([]float64, x.experts.Size()); x.mixture.Correctable {
-		n += k
+	return scored{levels: levels, base: make([]float64, x.levels.Outputs), experts: make([]float64, x.experts.Size()), components: make([]float64, x.components())}
+}
+
+// components returns the number of scores in scored.components.
+func (x *ensemble) components() int {
+	n := len(x.levels.Noises)
+	if x.mixture.Correctable {
+		n++
 	}
-	s.components = make([]float64, n)
-	return s
+	return n * x.levels.Outputs
 }
 
 // corrected returns the scores of the correcting experts.
@@ -73,15 +76,76 @@ func (x *ensemble) correct(in *encode.Input, learns bool, to *scored) {
 	x.experts.Score(&to.seen, to.base, to.experts, to.corrected())
 }
 
-// correctCopy is correct for a copy of nested copies of an event, see experts.Nested. corrects reports whether the
-// correcting experts score the copy.
-func (x *ensemble) correctCopy(n *experts.Nested, copy int, corrects bool, to *scored) {
-	x.levels.Published(&to.levels, to.components[:len(to.levels.Iterate)])
-	if to.some = corrects; !to.some {
-		return
+// nested holds the scores of nested copies of an event, and reusable memory. Each copy has more missing features than the
+// copy before.
+type nested struct {
+	copies [mixture.Points]nestedCopy // copy 0 is not scored
+	levels levels.Scores
+	seen   experts.Input
+	// By output: the mixed intercepts of the correcting experts, their mixed scores of the features of one copy and of all
+	// copies so far, and the score that they correct.
+	intercepts, part, sum, base []float64
+}
+
+// nestedCopy is one of the copies. rows, x and seen have only the features that the next copy lacks.
+type nestedCopy struct {
+	components []float64 // as in scored
+	rows       [][]float64
+	x          []float64
+	seen       experts.Input
+}
+
+func (x *ensemble) newNested() nested {
+	k := x.levels.Outputs
+	n := nested{levels: x.levels.NewScores(), intercepts: make([]float64, k), part: make([]float64, k), sum: make([]float64, k), base: make([]float64, k)}
+	for i := range n.copies {
+		n.copies[i].components = make([]float64, x.components())
 	}
-	x.mixture.Base(to.components, x.levels.Active(), to.base)
-	x.experts.ScoreNested(n, copy, to.base, to.corrected())
+	return n
+}
+
+// scoreNested scores copies of an event. Feature i is present up to copy last[i], or in no copy if last[i] is -1. corrects
+// reports whether the correcting experts score the copies. Scores are sums over the features, so one pass over these gives
+// the scores of all copies, beginning with the last one, which has the fewest features.
+func (x *ensemble) scoreNested(in *encode.Input, last []int8, corrects bool, n *nested) {
+	n.arrange(in, last)
+	n.levels.Clear()
+	features, own, factor := in.Features(), len(n.levels.Iterate), 0.0
+	x.levels.Add(in.Rows[features:], in.X[features:], &n.levels)
+	if clear(n.sum); corrects {
+		x.experts.Read(in, &n.seen)
+		for i, source := range n.seen.Source {
+			c := &n.copies[max(last[source], 0)].seen
+			c.Index, c.X = append(c.Index, n.seen.Index[i]), append(c.X, n.seen.X[i])
+		}
+		factor = x.experts.Base()
+		x.experts.Intercepts(n.intercepts)
+	}
+	for i := mixture.Points - 1; i > 0; i-- {
+		c := &n.copies[i]
+		x.levels.Add(c.rows, c.x, &n.levels)
+		if x.levels.Published(&n.levels, c.components[:own]); !corrects {
+			continue
+		}
+		x.mixture.Base(c.components, x.levels.Active(), n.base)
+		x.experts.Sum(&c.seen, n.part)
+		for k, f := range n.part {
+			n.sum[k] += f
+			c.components[own+k] = factor*n.base[k] + n.intercepts[k] + n.sum[k]
+		}
+	}
+}
+
+// arrange gives each copy the features that the next copy lacks. Features that are in no copy belong to copy 0.
+func (n *nested) arrange(in *encode.Input, last []int8) {
+	for i := range n.copies {
+		c := &n.copies[i]
+		c.rows, c.x, c.seen.Index, c.seen.X = c.rows[:0], c.x[:0], c.seen.Index[:0], c.seen.X[:0]
+	}
+	for i, at := range last[:in.Features()] {
+		c := &n.copies[max(at, 0)]
+		c.rows, c.x = append(c.rows, in.Rows[i]), append(c.x, in.X[i])
+	}
 }
 
 // learns reports whether the correcting experts learn from the labeled event with this number.

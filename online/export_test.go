@@ -1,6 +1,9 @@
 package online
 
 import (
+	"slices"
+
+	"blankout/online/encode"
 	"blankout/online/mixture"
 )
 
@@ -42,4 +45,32 @@ func (l *Learner) KeepsCosines() (steps []string) {
 		}
 	}
 	return steps
+}
+
+// NestedScores returns the scores of nested copies of the last encoded event, scored together and each alone, without copy
+// 0. Feature i is present up to copy last(i). corrects reports whether the correcting experts, with splines, have scored
+// them.
+func (l *Learner) NestedScores(last func(i int) int8) (together, alone [][]float64, corrects bool) {
+	x, in, until := l.predictor, &l.room.in, []int8(nil)
+	for i := range in.Features() {
+		until = append(until, last(i))
+	}
+	n, one := x.newNested(), x.newScored(x.levels.NewScores())
+	for range 2 { // the second time reuses memory
+		x.scoreNested(in, until, x.corrects(true), &n)
+	}
+	for i := 1; i < mixture.Points; i++ {
+		var dead []bool
+		for _, at := range until {
+			dead = append(dead, int(at) < i)
+		}
+		var left encode.Input
+		in.Mask(dead, &left)
+		x.score(&left, true, &one)
+		alone = append(alone, slices.Clone(one.components))
+	}
+	for _, c := range n.copies[1:] {
+		together = append(together, c.components)
+	}
+	return together, alone, one.some && len(x.experts.Columns()) > len(x.experts.NumericColumns())
 }

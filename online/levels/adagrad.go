@@ -253,6 +253,17 @@ func (e *Expert) Score(in *encode.Input, s *Scores) {
 	}
 }
 
+// Clear sets scores to 0. Add adds features to them, by their rows and values. Such scores have no sums of squares,
+// because only training needs these.
+func (s *Scores) Clear() { clear(s.sums) }
+
+func (e *Expert) Add(of [][]float64, x []float64, s *Scores) {
+	for len(s.basis) < len(x) {
+		s.basis = append(s.basis, 0)
+	}
+	rows.Sum(of, rows.FirstPart, e.layout.N, x, s.basis, s.Iterate, s.Lag, s.square)
+}
+
 // Rescore updates the scores of an event while change carries out its Moves. If few Moves rescale, only the parts of
 // their features are computed again.
 func (e *Expert) Rescore(in *encode.Input, s *Scores, change func()) {
