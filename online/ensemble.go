@@ -308,16 +308,8 @@ func (x *ensemble) apply(number uint64) {
 	x.mixture.Correct(x.experts.Counts())
 }
 
-// grow increases the number of outputs of all experts. It returns the function that converts a row.
-func (x *ensemble) grow(outputs int) (fill func(to, from []float64)) {
-	fill = x.levels.Grow(outputs)
-	x.experts.Grow(outputs, x.levels.End())
-	x.cosines.Grow(outputs)
-	return fill
-}
-
-// regroup replaces the old outputs of all experts by one new output for each list in from. A list holds the indices of
-// old outputs, and the new output starts as their mean. regroup returns the function that converts a row.
+// regroup replaces the old outputs of all experts by one new output for each list in from, see rows.Regroup. It returns
+// the function that converts a row.
 func (x *ensemble) regroup(from [][]int) (fill func(to, from []float64)) {
 	fill = x.levels.Regroup(from)
 	x.experts.Regroup(from, x.levels.End())

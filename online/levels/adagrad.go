@@ -124,46 +124,21 @@ func (e *Expert) setOutputs(outputs int) {
 	e.optimizer = e.Optimizer.Make(c)
 }
 
-// Grow increases the number of outputs to one per class, and returns the function that converts a row. Existing outputs
-// keep their weights. If there was a single output for two classes, it becomes the output of the second class, and its
-// negation becomes the output of the first.
-func (e *Expert) Grow(outputs int) (fill func(to, from []float64)) {
-	was, squares := *e, e.squares()
-	e.setOutputs(outputs)
-	e.active = max(was.active, 2)
-	for v, from := range squares {
-		if to := e.levels[v].squares; copy(to, from) == 1 {
-			to[1] = from[0]
-		}
-	}
-	return func(to, from []float64) {
-		for part := range e.parts() {
-			x, y := e.layout.Part(to, part), was.layout.Part(from, part)
-			for v := range e.levels {
-				x, y := x[v*outputs:], y[v*was.Outputs:(v+1)*was.Outputs]
-				if copy(x, y); was.Outputs > 1 {
-					continue
-				}
-				if x[1] = y[0]; e.signed(part) {
-					x[0] = -y[0]
-				}
-			}
-		}
-	}
-}
-
-// Regroup replaces the old outputs by one new output for each list in from, and returns the function that converts a
-// row. A list holds the indices of old outputs, and the new output starts as their mean. All new outputs are in use.
+// Regroup replaces the old outputs by one new output for each list in from, see rows.Regroup. It returns the function that
+// converts a row. New outputs are in use if their old ones are, and at least two.
 func (e *Expert) Regroup(from [][]int) (fill func(to, from []float64)) {
 	was, squares := *e, e.squares()
 	e.setOutputs(len(from))
-	e.active = e.Outputs
+	for e.active = 0; e.active < len(from) && len(from[e.active]) > 0 && from[e.active][0] < was.active; {
+		e.active++
+	}
+	e.active = max(e.active, 2)
 	for v, of := range squares {
-		rows.Regroup(e.levels[v].squares, of, from, was.Outputs)
+		rows.Regroup(e.levels[v].squares, of, from, was.Outputs, false)
 	}
 	return func(to, of []float64) {
 		for part := range e.parts() {
-			rows.Regroup(e.layout.Part(to, part), was.layout.Part(of, part), from, was.Outputs)
+			rows.Regroup(e.layout.Part(to, part), was.layout.Part(of, part), from, was.Outputs, e.signed(part))
 		}
 	}
 }

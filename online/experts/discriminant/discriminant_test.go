@@ -8,6 +8,7 @@ import (
 
 	"gonum.org/v1/gonum/mat"
 
+	"blankout/internal/eventtest"
 	"blankout/internal/must"
 	"blankout/online/experts"
 )
@@ -88,7 +89,7 @@ func TestDiscriminant(t *testing.T) {
 	d.Follow([]uint32{2, 4, 5, 9}, 4)
 	d.Sum(&experts.Input{Index: []int{0, 2, 3}, X: x, One: 1}, out)
 	check("with another column", x, out, slow)
-	d.Grow(classes + 1)
+	d.Regroup(append(eventtest.List(classes, func(k int) []int { return []int{k} }), nil))
 	out = make([]float64, classes+1)
 	d.Sum(&experts.Input{Index: []int{0, 2, 3}, X: x, One: 1}, out)
 	must.True(t, out[classes] <= -unseen/2, "a class of no event has the score %v", out[classes])
