@@ -7,7 +7,6 @@ import (
 	"math"
 	"slices"
 
-	"blankout/internal/coder"
 	"blankout/internal/model"
 	"blankout/online/encode"
 	"blankout/online/experts"
@@ -44,7 +43,7 @@ func (x *ensemble) newScored(levels levels.Scores) scored {
 // components returns the number of scores in scored.components.
 func (x *ensemble) components() int {
 	n := len(x.levels.Noises)
-	if x.mixture.Correctable {
+	if x.mixture.Corrects != nil {
 		n++
 	}
 	return n * x.levels.Outputs
@@ -149,15 +148,13 @@ func (n *nested) arrange(in *encode.Input, last []int8) {
 }
 
 // learns reports whether the correcting experts learn from the labeled event with this number.
-func (x *ensemble) learns(number uint64) bool {
-	return x.experts.Counts() || x.experts.HasColumns() && learnsIdle(number)
-}
+func (x *ensemble) learns(number uint64) bool { return x.corrects(learnsIdle(number)) }
 
 // intercepts writes the scores of an event without features to components. of is the row of the intercepts. base is
 // scratch memory, by output.
 func (x *ensemble) intercepts(of []float64, base, components []float64) {
 	n := len(components)
-	if x.mixture.Correctable {
+	if x.mixture.Corrects != nil {
 		n -= x.levels.Outputs
 	}
 	x.levels.PublishedIntercepts(of, components[:n])
@@ -193,24 +190,19 @@ func (x *ensemble) columnWeights(column uint32, row, levels []float64, own float
 	if clear(to); own > 0 {
 		x.experts.ColumnWeights(column, to)
 	}
-	for k := range x.levels.Active() {
-		to[k] = x.levels.Weight(row, levels, k) + own*to[k]
-	}
+	x.levels.Weights(row, levels, own, to)
 }
 
 // parts returns, for each expert, the index of its weights in a row and their factor. levels and own are results of
 // weightsOf. parts also writes the mixed intercepts to intercepts, by output.
 func (x *ensemble) parts(levels []float64, own float64, row, intercepts []float64) []model.Part {
-	parts := x.levels.Parts(levels, row, intercepts)
-	if own == 0 {
-		return parts
+	parts := x.levels.Parts(levels)
+	if own > 0 {
+		x.experts.Intercepts(intercepts)
+		parts = append(parts, model.Part{Factor: own, Weight: x.levels.End()})
 	}
-	corrections := make([]float64, x.levels.Outputs)
-	x.experts.Intercepts(corrections)
-	for k, b := range corrections[:x.levels.Active()] {
-		intercepts[k] += own * b
-	}
-	return append(parts, model.Part{Factor: own, Weight: x.levels.End()})
+	x.levels.Weights(row, levels, own, intercepts)
+	return parts
 }
 
 // componentScores holds the scores by which the components and the correcting experts are compared.
@@ -287,27 +279,6 @@ func (x *ensemble) compare(r int, others, component []float64, by *mixture.Event
 	x.experts.Gain(alone, by.Served(others))
 }
 
-// followNumbers updates the columns of the correcting experts from a labeled event that has been scored. changed
-// reports whether the columns have changed. If so, the event must be scored again.
-func (x *ensemble) followNumbers(in *encode.Input, n *encode.Encoder) (changed bool) {
-	changed = x.experts.UpdateColumns(in, n)
-	x.mixture.Correct(x.experts.Counts())
-	return changed
-}
-
-// review updates the correcting experts after the encoder has reviewed which columns are numeric.
-func (x *ensemble) review(r *encode.Review, n *encode.Encoder) {
-	x.experts.Review(r, n.Table)
-	x.mixture.Correct(x.experts.Counts())
-}
-
-// apply makes the mixture weights learned so far take effect, at the event with this number.
-func (x *ensemble) apply(number uint64) {
-	x.mixture.Apply()
-	x.experts.Rested(number, x.mixture.Counts())
-	x.mixture.Correct(x.experts.Counts())
-}
-
 // regroup replaces the old outputs of all experts by one new output for each list in from, see rows.Regroup. It returns
 // the function that converts a row.
 func (x *ensemble) regroup(from [][]int) (fill func(to, from []float64)) {
@@ -315,13 +286,6 @@ func (x *ensemble) regroup(from [][]int) (fill func(to, from []float64)) {
 	x.experts.Regroup(from, x.levels.End())
 	x.cosines.Regroup(from)
 	return fill
-}
-
-// startFresh resets the second-order expert and gives it its initial mixture weight.
-func (x *ensemble) startFresh() {
-	x.experts.StartFresh()
-	x.mixture.CorrectAgain()
-	x.mixture.Correct(x.experts.Counts())
 }
 
 // alone returns mixture weights that are 1 for the correcting experts and 0 for the noise levels.
@@ -339,10 +303,4 @@ func (x *ensemble) train(s *scored, target []float64, weight float64) {
 		}
 		x.experts.Learn(&s.seen, s.base, s.experts, target, x.levels.Active(), weight)
 	}
-}
-
-// correctState encodes or decodes the state of the correcting experts.
-func (x *ensemble) correctState(c *coder.Coder, splines *model.Splines) {
-	x.experts.State(c, splines)
-	x.mixture.Correct(x.experts.Counts())
 }

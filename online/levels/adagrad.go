@@ -127,14 +127,15 @@ func (e *Expert) setOutputs(outputs int) {
 // Regroup replaces the old outputs by one new output for each list in from, see rows.Regroup. It returns the function that
 // converts a row. New outputs are in use if their old ones are, and at least two.
 func (e *Expert) Regroup(from [][]int) (fill func(to, from []float64)) {
-	was, squares := *e, e.squares()
+	was := *e
+	was.levels = slices.Clone(e.levels)
 	e.setOutputs(len(from))
 	for e.active = 0; e.active < len(from) && len(from[e.active]) > 0 && from[e.active][0] < was.active; {
 		e.active++
 	}
 	e.active = max(e.active, 2)
-	for v, of := range squares {
-		rows.Regroup(e.levels[v].squares, of, from, was.Outputs, false)
+	for v := range e.levels {
+		rows.Regroup(e.levels[v].squares, was.levels[v].squares, from, was.Outputs, false)
 	}
 	return func(to, of []float64) {
 		for part := range e.parts() {
@@ -210,7 +211,9 @@ func (e *Expert) NewScores() Scores {
 
 func (e *Expert) NewOwn() Scores {
 	s := e.NewScores()
-	s.together = e.newTogether()
+	if e.Grouped() && !e.Clean {
+		s.together = &together{groups: rows.NewGroups(e.Grouping, e.Noises, e.Outputs, false), rated: e.rated}
+	}
 	return s
 }
 
@@ -318,31 +321,28 @@ func (e *Expert) PublishedIntercepts(intercepts, out []float64) {
 	}
 }
 
-// Weight returns the mixed weight of a row for an output. mixture holds the mixture weights of the noise levels.
-func (e *Expert) Weight(row, mixture []float64, output int) (sum float64) {
+// Weights adds the mixed weights of a row to own times the weights in to, by output. mixture holds the mixture weights of
+// the noise levels.
+func (e *Expert) Weights(row, mixture []float64, own float64, to []float64) {
 	w, u := e.layout.Weights(row), e.layout.Lags(row)
-	for v, fraction := range mixture {
-		if fraction != 0 {
-			j := v*e.Outputs + output
-			sum += fraction * (w[j] + e.levels[v].LagWeight()*u[j])
+	for k := range to[:e.active] {
+		sum := 0.0
+		for v, fraction := range mixture {
+			if fraction != 0 {
+				j := v*e.Outputs + k
+				sum += fraction * (w[j] + e.levels[v].LagWeight()*u[j])
+			}
 		}
+		to[k] = sum + own*to[k]
 	}
-	return sum
 }
 
 // Parts returns the index in a row of the weights of each noise level with mixture weight, and the factors of these
-// weights. It adds the mixed intercepts to intercepts, by output.
-func (e *Expert) Parts(mixture []float64, row, intercepts []float64) (parts []model.Part) {
-	n, k := e.layout.N, e.Outputs
-	w, u := e.layout.Weights(row), e.layout.Lags(row)
+// weights.
+func (e *Expert) Parts(mixture []float64) (parts []model.Part) {
 	for v, fraction := range mixture {
-		if fraction == 0 {
-			continue
-		}
-		c, at := e.levels[v].LagWeight(), v*k
-		parts = append(parts, model.Part{Factor: fraction, Weight: rows.FirstPart + at, Lag: rows.FirstPart + 2*n + at, Average: c})
-		for j := range k {
-			intercepts[j] += fraction * (w[at+j] + c*u[at+j])
+		if at := rows.FirstPart + v*e.Outputs; fraction != 0 {
+			parts = append(parts, model.Part{Factor: fraction, Weight: at, Lag: at + 2*e.layout.N, Average: e.levels[v].LagWeight()})
 		}
 	}
 	return parts

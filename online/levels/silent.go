@@ -57,7 +57,7 @@ func (e *Expert) takeSilent(in *encode.Input, of [][]float64) {
 	s.event.Take(&s.rows, in.Dead, units)
 }
 
-// deriveSilent is derive for the silent level.
+// deriveSilent computes the derivatives of the expected losses of the silent level.
 func (e *Expert) deriveSilent(target []float64, weight float64) {
 	s, at := &e.step, e.silent.event.First
 	copy(s.Y[at:], target[:e.Outputs])
