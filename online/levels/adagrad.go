@@ -14,6 +14,7 @@ import (
 	"blankout/online/refresh"
 	"blankout/online/rows"
 	"blankout/online/schedule"
+	"blankout/online/silent"
 )
 
 // Settings are the settings of an Expert.
@@ -113,7 +114,9 @@ func (e *Expert) setOutputs(outputs int) {
 		strength = append(strength, e.levels[v].strength)
 	}
 	e.step = newStep(strength, outputs)
-	e.setSilent()
+	if noise, ok := e.Noises[len(e.Noises)-1].(loss.Silent); ok {
+		e.silent = &silentLevel{event: silent.Event{Noise: noise, Loss: e.Loss, First: e.layout.N - outputs, Outputs: outputs, N: e.layout.N}}
+	}
 	c := optimizers.Settings{
 		Layout: e.layout, Loss: e.Loss, Eta: e.Rate, Ridge: e.Ridge, Penalized: e.Penalized, StartSum: e.Start, L1: e.L1,
 		Proximal: e.Adapts && outputs == 1, UnscaledNoise: e.kind != square,
@@ -147,7 +150,7 @@ func (e *Expert) Regroup(from [][]int) (fill func(to, from []float64)) {
 // Shift adds by to the intercepts of an output at all noise levels. It also adds by to the averages of these
 // intercepts.
 func (e *Expert) Shift(output int, by float64, intercepts []float64) {
-	for j := output; e.Intercept && j < e.layout.N; j += e.Outputs {
+	for j := output; j < e.layout.N; j += e.Outputs {
 		e.setIntercept(intercepts, j, e.layout.Weights(intercepts)[j]+by, e.window.CenterOf(intercepts)[j]+by)
 	}
 }
@@ -167,9 +170,7 @@ func (e *Expert) Together(outputs []int, intercepts []float64) (by []float64) {
 // Place sets the intercepts of an output, and their averages, to by. by is indexed by noise level.
 func (e *Expert) Place(output int, by, intercepts []float64) {
 	for v, b := range by {
-		if j := v*e.Outputs + output; e.Intercept {
-			e.setIntercept(intercepts, j, b, b)
-		}
+		e.setIntercept(intercepts, v*e.Outputs+output, b, b)
 	}
 }
 
@@ -177,9 +178,6 @@ func (e *Expert) Place(output int, by, intercepts []float64) {
 // events had been of other classes.
 func (e *Expert) Activate(n int, intercepts []float64) {
 	for ; e.Outputs > 1 && e.active < n; e.active++ {
-		if !e.Intercept {
-			continue
-		}
 		for j := e.active; j < e.layout.N; j += e.Outputs {
 			b := -math.Log(float64(e.steps + 1))
 			e.setIntercept(intercepts, j, b, b)

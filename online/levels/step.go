@@ -100,6 +100,11 @@ func (e *Expert) comparesEvery() uint64 {
 	return schedule.Every(e.steps)
 }
 
+// silentPace is the factor of the silent level's rate, unless the user has set the rate. If there are several outputs,
+// steps are not proximal. The default rate is then too small for the silent level, because its gradients shrink with
+// the missing features.
+const silentPace = 10.0 / 3
+
 // gradients computes the derivatives of the expected losses, and the learning rates.
 func (e *Expert) gradients(own *Scores, target []float64, weight float64) {
 	s, k, n := &e.step, e.Outputs, e.layout.N
@@ -137,7 +142,11 @@ func (e *Expert) gradients(own *Scores, target []float64, weight float64) {
 	}
 	minus, inverse := s.MinusEta[:n], s.Inverse[:n]
 	for v := range e.levels {
-		lv, rate := &e.levels[v], e.rate(v)
+		lv := &e.levels[v]
+		rate := -lv.Rate(e.Rate)
+		if e.isSilent(v) && e.Outputs > 1 && e.FreeRate {
+			rate *= silentPace
+		}
 		if raised {
 			rate *= s.raised[v]
 		}

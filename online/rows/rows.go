@@ -76,12 +76,12 @@ func Regroup[F float32 | float64](to, of []F, from [][]int, outputs int, signed 
 	for at := 0; at < len(of); at += outputs {
 		for _, list := range from {
 			sum := F(0)
-			for i, k := range list {
+			for _, k := range list {
 				x := of[at+max(k, ^k)]
 				if signed && k < 0 {
 					x = -x
 				}
-				if sum += x; i == 0 {
+				if sum += x; len(list) == 1 {
 					sum = x // even -0
 				}
 			}

@@ -128,12 +128,12 @@ func (e *Expert) Regroup(from [][]int) (coefficient float64) {
 	e.outputs, e.u = len(from), nil
 	for _, list := range from {
 		u := make([]float64, e.p.n)
-		for n, k := range list {
+		for _, k := range list {
 			for i, w := range was[max(k, ^k)] {
 				if w /= coefficient * float64(len(list)); k < 0 {
 					w = -w
 				}
-				if u[i] += w; n == 0 {
+				if u[i] += w; len(list) == 1 {
 					u[i] = w // even -0
 				}
 			}
