@@ -182,7 +182,7 @@ func (x *cosines) observe(r int, base []float64, by *mixture.Event) {
 
 // judgeWhole updates the mixture weights at an event without missing fields. corrected has the predictions without and
 // with the cosines when the event arrived, or is nil if the current ones are used.
-func (l *Learner) judgeWhole(s componentScores, corrected []float64, by *mixture.Event) {
+func (l *Learner) judgeWhole(s *scored, corrected []float64, by *mixture.Event) {
 	x, o := l.predictor, &l.room.cosines
 	was := by.Decision
 	by.Decision = x.cosines.Decision(was)

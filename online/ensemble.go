@@ -205,31 +205,20 @@ func (x *ensemble) parts(levels []float64, own float64, row, intercepts []float6
 	return parts
 }
 
-// componentScores holds the scores by which the components and the correcting experts are compared.
-type componentScores struct {
-	components []float64 // as in scored
-	experts    []float64 // scores of each correcting expert; nil if they are not compared
-}
-
-// componentScores returns the current scores of an event. If earlier is not nil, it returns the scores that
-// appendComponents recorded when the event arrived. components is scratch memory.
-func (x *ensemble) componentScores(s *scored, earlier []float64, components *[]float64) componentScores {
+// whenArrived returns the scores by which components and correcting experts are compared: s, the current scores of an
+// event, or those that appendComponents recorded when it arrived (earlier), unless that is nil. to is memory for these.
+func (x *ensemble) whenArrived(s *scored, earlier []float64, to *scored) *scored {
 	if earlier == nil {
-		out := componentScores{components: s.components}
-		if s.some {
-			out.experts = s.experts
-		}
-		return out
+		return s
 	}
 	n := len(s.levels.Iterate)
-	*components = append((*components)[:0], s.components...)
-	out := componentScores{components: *components}
-	x.levels.PublishedComponents(earlier[:2*n], out.components[:n])
-	if s.some && len(earlier) == x.componentCount() {
-		out.experts = earlier[2*n:]
-		x.experts.Mix(out.experts, out.components[n:])
+	to.components = append(to.components[:0], s.components...)
+	x.levels.PublishedComponents(earlier[:2*n], to.components[:n])
+	if to.some = s.some && len(earlier) == x.componentCount(); to.some {
+		to.experts = earlier[2*n:]
+		x.experts.Mix(to.experts, to.components[n:])
 	}
-	return out
+	return to
 }
 
 // componentCount returns the number of values that appendComponents appends for an event that the correcting experts
@@ -242,7 +231,7 @@ func (x *ensemble) componentCount() int {
 	return n
 }
 
-// appendComponents records the scores of an event, for componentScores when the label arrives.
+// appendComponents records the scores of an event, for whenArrived when the label arrives.
 func (x *ensemble) appendComponents(s *scored, out []float64) []float64 {
 	out = x.levels.AppendComponents(&s.levels, out)
 	if s.some {
@@ -252,9 +241,9 @@ func (x *ensemble) appendComponents(s *scored, out []float64) []float64 {
 }
 
 // judgeWhole updates the mixture weights for events without missing fields.
-func (x *ensemble) judgeWhole(s componentScores, by *mixture.Event) {
+func (x *ensemble) judgeWhole(s *scored, by *mixture.Event) {
 	x.mixture.Observe(s.components, 0, by)
-	if s.experts == nil {
+	if !s.some {
 		return
 	}
 	x.experts.Observe(s.experts, by.LostTimes)

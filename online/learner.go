@@ -72,7 +72,7 @@ type room struct {
 	in         encode.Input
 	seen       monitor.Event
 	scored     scored
-	earlier    []float64 // scores of all components when the event arrived
+	earlier    scored    // scores when the event arrived
 	target     []float64 // targets by output
 	out        []float64 // scores by output
 	components []float64 // values of ensemble.appendComponents
@@ -388,7 +388,7 @@ func (l *Learner) judge(e *event.Example, by *mixture.Event, components []float6
 		trains: !l.levels.Passed(), whole: r.labeled.whole,
 	}
 	if decides(l.events, l.fresh) {
-		scores := x.componentScores(&r.scored, components, &r.earlier)
+		scores := x.whenArrived(&r.scored, components, &r.earlier)
 		switch k := &r.in.Missing; {
 		case l.levels.Passed(): // all components have learned the event in an earlier pass
 		case r.in.Range == 0:
@@ -396,7 +396,7 @@ func (l *Learner) judge(e *event.Example, by *mixture.Event, components []float6
 		case k.Named+k.AlwaysPresent > 0:
 			x.expect(&r.in, r.labeled.learns, r.labeled.trains, &r.imputed)
 			x.mixture.Own(r.in.Range)
-			x.observeMissing(&r.in, scores.components, scores.experts != nil, &r.imputed, by)
+			x.observeMissing(&r.in, scores.components, scores.some, &r.imputed, by)
 		}
 	}
 	l.masked.evaluate(&r.labeled)

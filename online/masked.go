@@ -175,12 +175,12 @@ func (m *masked) monitor(e *labeled, scores []float64, j model.Judged, component
 // judged returns the scores by which components are compared at an event without missing fields. If a level
 // has silent noise, they are the scores of a copy in which some features are silently missing. Otherwise they are the
 // scores of the event.
-func (m *masked) judged(e *labeled, s componentScores) componentScores {
+func (m *masked) judged(e *labeled, s *scored) *scored {
 	if !m.drawSilent(e.in, e.number, 0) {
 		return s
 	}
-	m.score(&m.silently, s.experts != nil, &m.scored)
-	return m.componentScores(&m.scored, nil, nil)
+	m.score(&m.silently, s.some, &m.scored)
+	return &m.scored
 }
 
 // drawSilent sets silently to a copy of an event in which some features are silently missing. These features are drawn

@@ -1,6 +1,6 @@
 // Package experts has experts that correct the scores of a base learner, and mixes them into one component of the base
-// learner's ensemble. An [Expert] gives columns and their weights. [Experts] sums the scores, of an event and of nested
-// copies of it, lets the experts learn, and mixes them. Each expert has a package:
+// learner's ensemble. An [Expert] gives columns and their weights. [Experts] sums the scores of an event, lets the experts
+// learn, and mixes them. Each expert has a package:
 //   - newton is a second-order expert,
 //   - additive has splines at several learning rates,
 //   - discriminant is a linear discriminant for many classes.
