@@ -49,9 +49,6 @@ func (x *ensemble) components() int {
 	return n * x.levels.Outputs
 }
 
-// corrected returns the scores of the correcting experts.
-func (s *scored) corrected() []float64 { return s.components[len(s.levels.Iterate):] }
-
 // score computes the scores of an event. If learns is true, the correcting experts score the event even if they have no
 // weight in predictions.
 func (x *ensemble) score(in *encode.Input, learns bool, to *scored) {
@@ -66,13 +63,13 @@ func (x *ensemble) corrects(learns bool) bool {
 
 // correct completes score after the noise levels have scored the event. It uses in only if corrects(learns) is true.
 func (x *ensemble) correct(in *encode.Input, learns bool, to *scored) {
-	x.levels.Published(&to.levels, to.components[:len(to.levels.Iterate)])
+	x.levels.Published(&to.levels, to.components)
 	if to.some = x.corrects(learns); !to.some {
 		return
 	}
 	x.mixture.Base(to.components, x.levels.Active(), to.base)
 	x.experts.Read(in, &to.seen)
-	x.experts.Score(&to.seen, to.base, to.experts, to.corrected())
+	x.experts.Score(&to.seen, to.base, to.experts, to.components[len(to.levels.Iterate):])
 }
 
 // nested holds the scores of nested copies of an event, and reusable memory. Each copy has more missing features than the
@@ -123,7 +120,7 @@ func (x *ensemble) scoreNested(in *encode.Input, last []int8, corrects bool, n *
 	for i := mixture.Points - 1; i > 0; i-- {
 		c := &n.copies[i]
 		x.levels.Add(c.rows, c.x, &n.levels)
-		if x.levels.Published(&n.levels, c.components[:own]); !corrects {
+		if x.levels.Published(&n.levels, c.components); !corrects {
 			continue
 		}
 		x.mixture.Base(c.components, x.levels.Active(), n.base)
@@ -153,11 +150,8 @@ func (x *ensemble) learns(number uint64) bool { return x.corrects(learnsIdle(num
 // intercepts writes the scores of an event without features to components. of is the row of the intercepts. base is
 // scratch memory, by output.
 func (x *ensemble) intercepts(of []float64, base, components []float64) {
-	n := len(components)
-	if x.mixture.Corrects != nil {
-		n -= x.levels.Outputs
-	}
-	x.levels.PublishedIntercepts(of, components[:n])
+	n := len(x.levels.Noises) * x.levels.Outputs
+	x.levels.PublishedIntercepts(of, components)
 	if x.experts.HasColumns() { // also while the correcting experts rest, because components has earlier values
 		x.mixture.Base(components, x.levels.Active(), base)
 		x.experts.Intercepts(components[n:])
@@ -213,7 +207,7 @@ func (x *ensemble) whenArrived(s *scored, earlier []float64, to *scored) *scored
 	}
 	n := len(s.levels.Iterate)
 	to.components = append(to.components[:0], s.components...)
-	x.levels.PublishedComponents(earlier[:2*n], to.components[:n])
+	x.levels.PublishedComponents(earlier[:2*n], to.components)
 	if to.some = s.some && len(earlier) == x.componentCount(); to.some {
 		to.experts = earlier[2*n:]
 		x.experts.Mix(to.experts, to.components[n:])
@@ -240,17 +234,26 @@ func (x *ensemble) appendComponents(s *scored, out []float64) []float64 {
 	return out
 }
 
-// judgeWhole updates the mixture weights for events without missing fields.
-func (x *ensemble) judgeWhole(s *scored, by *mixture.Event) {
-	x.mixture.Observe(s.components, 0, by)
-	if !s.some {
-		return
+// judgeWhole updates the mixture weights at an event without missing fields. own has what the cosines add to the event.
+// corrected has the predictions without and with them when the event arrived, or is nil if the current ones are used.
+func (x *ensemble) judgeWhole(s *scored, own *ownCosines, corrected []float64, by *mixture.Event) {
+	was, k := by.Decision, by.Outputs
+	by.Decision = x.cosines.Decision(was)
+	if x.mixture.Observe(s.components, 0, by); s.some {
+		x.experts.Observe(s.experts, by.LostTimes)
+		x.others = slices.Grow(x.others[:0], k)[:k]
+		mixture.Mix(x.mixture.Uncorrected(0), s.components, by.Active, x.others)
+		x.compare(0, x.others, s.components[len(s.components)-k:], by)
 	}
-	x.experts.Observe(s.experts, by.LostTimes)
-	component := s.components[len(s.components)-by.Outputs:]
-	x.others = slices.Grow(x.others[:0], by.Outputs)[:by.Outputs]
-	mixture.Mix(x.mixture.Uncorrected(0), s.components, by.Active, x.others)
-	x.compare(0, x.others, component, by)
+	by.Decision = was
+	switch {
+	case !own.some:
+	case len(corrected) == 2*k:
+		x.cosines.Observe(0, corrected[:k], corrected[k:], by)
+	default:
+		copy(x.cosines.sum, own.sum)
+		x.cosines.observe(0, own.base, by)
+	}
 }
 
 // compare updates the mixture weight and the gain of the correcting experts, for events in range r of the missing

@@ -392,7 +392,7 @@ func (l *Learner) judge(e *event.Example, by *mixture.Event, components []float6
 		switch k := &r.in.Missing; {
 		case l.levels.Passed(): // all components have learned the event in an earlier pass
 		case r.in.Range == 0:
-			l.judgeWhole(l.masked.judged(&r.labeled, scores), corrected, by)
+			x.judgeWhole(l.masked.judged(&r.labeled, scores), &r.cosines, corrected, by)
 		case k.Named+k.AlwaysPresent > 0:
 			x.expect(&r.in, r.labeled.learns, r.labeled.trains, &r.imputed)
 			x.mixture.Own(r.in.Range)

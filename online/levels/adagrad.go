@@ -313,10 +313,7 @@ func (e *Expert) PublishedComponents(components, out []float64) {
 // PublishedIntercepts writes to out, by level and output, the score that each noise level predicts for an event without
 // features.
 func (e *Expert) PublishedIntercepts(intercepts, out []float64) {
-	w, u := e.layout.Weights(intercepts), e.layout.Lags(intercepts)
-	for j := range out {
-		out[j] = w[j] + e.levels[j/e.Outputs].LagWeight()*u[j]
-	}
+	e.Published(&Scores{Iterate: e.layout.Weights(intercepts), Lag: e.layout.Lags(intercepts)}, out)
 }
 
 // Weights adds the mixed weights of a row to own times the weights in to, by output. mixture holds the mixture weights of
