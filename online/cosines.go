@@ -180,25 +180,6 @@ func (x *cosines) observe(r int, base []float64, by *mixture.Event) {
 	x.some = false
 }
 
-// judgeWhole updates the mixture weights at an event without missing fields. corrected has the predictions without and
-// with the cosines when the event arrived, or is nil if the current ones are used.
-func (l *Learner) judgeWhole(s componentScores, corrected []float64, by *mixture.Event) {
-	x, o := l.predictor, &l.room.cosines
-	was := by.Decision
-	by.Decision = x.cosines.Decision(was)
-	x.judgeWhole(s, by)
-	by.Decision = was
-	k := by.Outputs
-	switch {
-	case !o.some:
-	case len(corrected) == 2*k:
-		x.cosines.Observe(0, corrected[:k], corrected[k:], by)
-	default:
-		copy(x.cosines.sum, o.sum)
-		x.cosines.observe(0, o.base, by)
-	}
-}
-
 // append appends the predictions without and with the cosines, for splitComponents when the label arrives.
 func (x *cosines) append(out []float64) []float64 {
 	if !x.some {

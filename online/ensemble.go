@@ -7,7 +7,6 @@ import (
 	"math"
 	"slices"
 
-	"blankout/internal/coder"
 	"blankout/internal/model"
 	"blankout/online/encode"
 	"blankout/online/experts"
@@ -38,17 +37,17 @@ type scored struct {
 
 // newScored returns memory for the scores of one event. levels is the memory for the scores of the noise levels.
 func (x *ensemble) newScored(levels levels.Scores) scored {
-	n, k := len(levels.Iterate), x.levels.Outputs
-	s := scored{levels: levels, base: make([]float64, k)}
-	if s.experts = make([]float64, x.experts.Size()); x.mixture.Correctable {
-		n += k
-	}
-	s.components = make([]float64, n)
-	return s
+	return scored{levels: levels, base: make([]float64, x.levels.Outputs), experts: make([]float64, x.experts.Size()), components: make([]float64, x.components())}
 }
 
-// corrected returns the scores of the correcting experts.
-func (s *scored) corrected() []float64 { return s.components[len(s.levels.Iterate):] }
+// components returns the number of scores in scored.components.
+func (x *ensemble) components() int {
+	n := len(x.levels.Noises)
+	if x.mixture.Corrects != nil {
+		n++
+	}
+	return n * x.levels.Outputs
+}
 
 // score computes the scores of an event. If learns is true, the correcting experts score the event even if they have no
 // weight in predictions.
@@ -64,39 +63,95 @@ func (x *ensemble) corrects(learns bool) bool {
 
 // correct completes score after the noise levels have scored the event. It uses in only if corrects(learns) is true.
 func (x *ensemble) correct(in *encode.Input, learns bool, to *scored) {
-	x.levels.Published(&to.levels, to.components[:len(to.levels.Iterate)])
+	x.levels.Published(&to.levels, to.components)
 	if to.some = x.corrects(learns); !to.some {
 		return
 	}
 	x.mixture.Base(to.components, x.levels.Active(), to.base)
 	x.experts.Read(in, &to.seen)
-	x.experts.Score(&to.seen, to.base, to.experts, to.corrected())
+	x.experts.Score(&to.seen, to.base, to.experts, to.components[len(to.levels.Iterate):])
 }
 
-// correctCopy is correct for a copy of nested copies of an event, see experts.Nested. corrects reports whether the
-// correcting experts score the copy.
-func (x *ensemble) correctCopy(n *experts.Nested, copy int, corrects bool, to *scored) {
-	x.levels.Published(&to.levels, to.components[:len(to.levels.Iterate)])
-	if to.some = corrects; !to.some {
-		return
+// nested holds the scores of nested copies of an event, and reusable memory. Each copy has more missing features than the
+// copy before.
+type nested struct {
+	copies [mixture.Points]nestedCopy // copy 0 is not scored
+	levels levels.Scores
+	seen   experts.Input
+	// By output: the mixed intercepts of the correcting experts, their mixed scores of the features of one copy and of all
+	// copies so far, and the score that they correct.
+	intercepts, part, sum, base []float64
+}
+
+// nestedCopy is one of the copies. rows, x and seen have only the features that the next copy lacks.
+type nestedCopy struct {
+	components []float64 // as in scored
+	rows       [][]float64
+	x          []float64
+	seen       experts.Input
+}
+
+func (x *ensemble) newNested() nested {
+	k := x.levels.Outputs
+	n := nested{levels: x.levels.NewScores(), intercepts: make([]float64, k), part: make([]float64, k), sum: make([]float64, k), base: make([]float64, k)}
+	for i := range n.copies {
+		n.copies[i].components = make([]float64, x.components())
 	}
-	x.mixture.Base(to.components, x.levels.Active(), to.base)
-	x.experts.ScoreNested(n, copy, to.base, to.corrected())
+	return n
+}
+
+// scoreNested scores copies of an event. Feature i is present up to copy last[i], or in no copy if last[i] is -1. corrects
+// reports whether the correcting experts score the copies. Scores are sums over the features, so one pass over these gives
+// the scores of all copies, beginning with the last one, which has the fewest features.
+func (x *ensemble) scoreNested(in *encode.Input, last []int8, corrects bool, n *nested) {
+	n.arrange(in, last)
+	n.levels.Clear()
+	features, own, factor := in.Features(), len(n.levels.Iterate), 0.0
+	x.levels.Add(in.Rows[features:], in.X[features:], &n.levels)
+	if clear(n.sum); corrects {
+		x.experts.Read(in, &n.seen)
+		for i, source := range n.seen.Source {
+			c := &n.copies[max(last[source], 0)].seen
+			c.Index, c.X = append(c.Index, n.seen.Index[i]), append(c.X, n.seen.X[i])
+		}
+		factor = x.experts.Base()
+		x.experts.Intercepts(n.intercepts)
+	}
+	for i := mixture.Points - 1; i > 0; i-- {
+		c := &n.copies[i]
+		x.levels.Add(c.rows, c.x, &n.levels)
+		if x.levels.Published(&n.levels, c.components); !corrects {
+			continue
+		}
+		x.mixture.Base(c.components, x.levels.Active(), n.base)
+		x.experts.Sum(&c.seen, n.part)
+		for k, f := range n.part {
+			n.sum[k] += f
+			c.components[own+k] = factor*n.base[k] + n.intercepts[k] + n.sum[k]
+		}
+	}
+}
+
+// arrange gives each copy the features that the next copy lacks. Features that are in no copy belong to copy 0.
+func (n *nested) arrange(in *encode.Input, last []int8) {
+	for i := range n.copies {
+		c := &n.copies[i]
+		c.rows, c.x, c.seen.Index, c.seen.X = c.rows[:0], c.x[:0], c.seen.Index[:0], c.seen.X[:0]
+	}
+	for i, at := range last[:in.Features()] {
+		c := &n.copies[max(at, 0)]
+		c.rows, c.x = append(c.rows, in.Rows[i]), append(c.x, in.X[i])
+	}
 }
 
 // learns reports whether the correcting experts learn from the labeled event with this number.
-func (x *ensemble) learns(number uint64) bool {
-	return x.experts.Counts() || x.experts.HasColumns() && learnsIdle(number)
-}
+func (x *ensemble) learns(number uint64) bool { return x.corrects(learnsIdle(number)) }
 
 // intercepts writes the scores of an event without features to components. of is the row of the intercepts. base is
 // scratch memory, by output.
 func (x *ensemble) intercepts(of []float64, base, components []float64) {
-	n := len(components)
-	if x.mixture.Correctable {
-		n -= x.levels.Outputs
-	}
-	x.levels.PublishedIntercepts(of, components[:n])
+	n := len(x.levels.Noises) * x.levels.Outputs
+	x.levels.PublishedIntercepts(of, components)
 	if x.experts.HasColumns() { // also while the correcting experts rest, because components has earlier values
 		x.mixture.Base(components, x.levels.Active(), base)
 		x.experts.Intercepts(components[n:])
@@ -129,51 +184,35 @@ func (x *ensemble) columnWeights(column uint32, row, levels []float64, own float
 	if clear(to); own > 0 {
 		x.experts.ColumnWeights(column, to)
 	}
-	for k := range x.levels.Active() {
-		to[k] = x.levels.Weight(row, levels, k) + own*to[k]
-	}
+	x.levels.Weights(row, levels, own, to)
 }
 
 // parts returns, for each expert, the index of its weights in a row and their factor. levels and own are results of
 // weightsOf. parts also writes the mixed intercepts to intercepts, by output.
 func (x *ensemble) parts(levels []float64, own float64, row, intercepts []float64) []model.Part {
-	parts := x.levels.Parts(levels, row, intercepts)
-	if own == 0 {
-		return parts
+	parts := x.levels.Parts(levels)
+	if own > 0 {
+		x.experts.Intercepts(intercepts)
+		parts = append(parts, model.Part{Factor: own, Weight: x.levels.End()})
 	}
-	corrections := make([]float64, x.levels.Outputs)
-	x.experts.Intercepts(corrections)
-	for k, b := range corrections[:x.levels.Active()] {
-		intercepts[k] += own * b
-	}
-	return append(parts, model.Part{Factor: own, Weight: x.levels.End()})
+	x.levels.Weights(row, levels, own, intercepts)
+	return parts
 }
 
-// componentScores holds the scores by which the components and the correcting experts are compared.
-type componentScores struct {
-	components []float64 // as in scored
-	experts    []float64 // scores of each correcting expert; nil if they are not compared
-}
-
-// componentScores returns the current scores of an event. If earlier is not nil, it returns the scores that
-// appendComponents recorded when the event arrived. components is scratch memory.
-func (x *ensemble) componentScores(s *scored, earlier []float64, components *[]float64) componentScores {
+// whenArrived returns the scores by which components and correcting experts are compared: s, the current scores of an
+// event, or those that appendComponents recorded when it arrived (earlier), unless that is nil. to is memory for these.
+func (x *ensemble) whenArrived(s *scored, earlier []float64, to *scored) *scored {
 	if earlier == nil {
-		out := componentScores{components: s.components}
-		if s.some {
-			out.experts = s.experts
-		}
-		return out
+		return s
 	}
 	n := len(s.levels.Iterate)
-	*components = append((*components)[:0], s.components...)
-	out := componentScores{components: *components}
-	x.levels.PublishedComponents(earlier[:2*n], out.components[:n])
-	if s.some && len(earlier) == x.componentCount() {
-		out.experts = earlier[2*n:]
-		x.experts.Mix(out.experts, out.components[n:])
+	to.components = append(to.components[:0], s.components...)
+	x.levels.PublishedComponents(earlier[:2*n], to.components)
+	if to.some = s.some && len(earlier) == x.componentCount(); to.some {
+		to.experts = earlier[2*n:]
+		x.experts.Mix(to.experts, to.components[n:])
 	}
-	return out
+	return to
 }
 
 // componentCount returns the number of values that appendComponents appends for an event that the correcting experts
@@ -186,7 +225,7 @@ func (x *ensemble) componentCount() int {
 	return n
 }
 
-// appendComponents records the scores of an event, for componentScores when the label arrives.
+// appendComponents records the scores of an event, for whenArrived when the label arrives.
 func (x *ensemble) appendComponents(s *scored, out []float64) []float64 {
 	out = x.levels.AppendComponents(&s.levels, out)
 	if s.some {
@@ -195,17 +234,26 @@ func (x *ensemble) appendComponents(s *scored, out []float64) []float64 {
 	return out
 }
 
-// judgeWhole updates the mixture weights for events without missing fields.
-func (x *ensemble) judgeWhole(s componentScores, by *mixture.Event) {
-	x.mixture.Observe(s.components, 0, by)
-	if s.experts == nil {
-		return
+// judgeWhole updates the mixture weights at an event without missing fields. own has what the cosines add to the event.
+// corrected has the predictions without and with them when the event arrived, or is nil if the current ones are used.
+func (x *ensemble) judgeWhole(s *scored, own *ownCosines, corrected []float64, by *mixture.Event) {
+	was, k := by.Decision, by.Outputs
+	by.Decision = x.cosines.Decision(was)
+	if x.mixture.Observe(s.components, 0, by); s.some {
+		x.experts.Observe(s.experts, by.LostTimes)
+		x.others = slices.Grow(x.others[:0], k)[:k]
+		mixture.Mix(x.mixture.Uncorrected(0), s.components, by.Active, x.others)
+		x.compare(0, x.others, s.components[len(s.components)-k:], by)
 	}
-	x.experts.Observe(s.experts, by.LostTimes)
-	component := s.components[len(s.components)-by.Outputs:]
-	x.others = slices.Grow(x.others[:0], by.Outputs)[:by.Outputs]
-	mixture.Mix(x.mixture.Uncorrected(0), s.components, by.Active, x.others)
-	x.compare(0, x.others, component, by)
+	by.Decision = was
+	switch {
+	case !own.some:
+	case len(corrected) == 2*k:
+		x.cosines.Observe(0, corrected[:k], corrected[k:], by)
+	default:
+		copy(x.cosines.sum, own.sum)
+		x.cosines.observe(0, own.base, by)
+	}
 }
 
 // compare updates the mixture weight and the gain of the correcting experts, for events in range r of the missing
@@ -223,49 +271,13 @@ func (x *ensemble) compare(r int, others, component []float64, by *mixture.Event
 	x.experts.Gain(alone, by.Served(others))
 }
 
-// followNumbers updates the columns of the correcting experts from a labeled event that has been scored. changed
-// reports whether the columns have changed. If so, the event must be scored again.
-func (x *ensemble) followNumbers(in *encode.Input, n *encode.Encoder) (changed bool) {
-	changed = x.experts.UpdateColumns(in, n)
-	x.mixture.Correct(x.experts.Counts())
-	return changed
-}
-
-// review updates the correcting experts after the encoder has reviewed which columns are numeric.
-func (x *ensemble) review(r *encode.Review, n *encode.Encoder) {
-	x.experts.Review(r, n.Table)
-	x.mixture.Correct(x.experts.Counts())
-}
-
-// apply makes the mixture weights learned so far take effect, at the event with this number.
-func (x *ensemble) apply(number uint64) {
-	x.mixture.Apply()
-	x.experts.Rested(number, x.mixture.Counts())
-	x.mixture.Correct(x.experts.Counts())
-}
-
-// grow increases the number of outputs of all experts. It returns the function that converts a row.
-func (x *ensemble) grow(outputs int) (fill func(to, from []float64)) {
-	fill = x.levels.Grow(outputs)
-	x.experts.Grow(outputs, x.levels.End())
-	x.cosines.Grow(outputs)
-	return fill
-}
-
-// regroup replaces the old outputs of all experts by one new output for each list in from. A list holds the indices of
-// old outputs, and the new output starts as their mean. regroup returns the function that converts a row.
+// regroup replaces the old outputs of all experts by one new output for each list in from, see rows.Regroup. It returns
+// the function that converts a row.
 func (x *ensemble) regroup(from [][]int) (fill func(to, from []float64)) {
 	fill = x.levels.Regroup(from)
 	x.experts.Regroup(from, x.levels.End())
 	x.cosines.Regroup(from)
 	return fill
-}
-
-// startFresh resets the second-order expert and gives it its initial mixture weight.
-func (x *ensemble) startFresh() {
-	x.experts.StartFresh()
-	x.mixture.CorrectAgain()
-	x.mixture.Correct(x.experts.Counts())
 }
 
 // alone returns mixture weights that are 1 for the correcting experts and 0 for the noise levels.
@@ -283,10 +295,4 @@ func (x *ensemble) train(s *scored, target []float64, weight float64) {
 		}
 		x.experts.Learn(&s.seen, s.base, s.experts, target, x.levels.Active(), weight)
 	}
-}
-
-// correctState encodes or decodes the state of the correcting experts.
-func (x *ensemble) correctState(c *coder.Coder, splines *model.Splines) {
-	x.experts.State(c, splines)
-	x.mixture.Correct(x.experts.Counts())
 }

@@ -81,6 +81,35 @@ func drawn(seed uint64, classes int) (*event.Schema, func() *event.Example) {
 	}
 }
 
+// TestNestedScores compares the scores of nested copies of an event, by all experts and in one pass, with those of each
+// copy alone.
+func TestNestedScores(t *testing.T) {
+	t.Parallel()
+	for _, classes := range []int{2, 7, 0} {
+		for _, noise := range []string{"auto", "dropout:0.2"} {
+			c := plain()
+			if c.Optimizer, c.Noise, c.Presence = "auto", noise, "auto"; classes == 0 {
+				c.Loss = "squared"
+			}
+			s, draw := drawn(3, classes)
+			l := newLearner(t, c, s)
+			r, count := rand.New(rand.NewPCG(1, 2)), 0
+			for n := range 1500 {
+				l.Learn(draw(), nil)
+				together, alone, corrects := l.NestedScores(func(int) int8 { return int8(r.IntN(11) - 1) })
+				if corrects {
+					count++
+				}
+				for i, want := range alone {
+					must.Require(t, slices.EqualFunc(together[i], want, func(a, b float64) bool { return math.Abs(a-b) <= 1e-9*(1+math.Abs(b)) }),
+						"%d classes, %s, event %d, copy %d: %v, want %v", classes, noise, n, 1+i, together[i], want)
+				}
+			}
+			must.True(t, count > 100, "%d classes, %s: the correcting experts have scored %d events", classes, noise, count)
+		}
+	}
+}
+
 // TestCorrected checks learners with correcting experts. The model of a Snapshot must predict the same as Predict, and
 // a restart at any event must not change any bits. It covers two classes, several late classes and regression, with
 // missing fields and delayed labels.

@@ -2,9 +2,11 @@ package online
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"blankout/internal/must"
+	"blankout/online/encode"
 	"blankout/online/mixture"
 )
 
@@ -46,6 +48,25 @@ func (l *Learner) KeepsCosines() (steps []string) {
 		}
 	}
 	return steps
+}
+
+// NestedScores returns the scores of nested copies of the last encoded event, scored together and each alone, without copy
+// 0. Feature i is present up to copy last(i). corrects reports whether the correcting experts, with splines, have scored
+// them.
+func (l *Learner) NestedScores(last func(i int) int8) (together, alone [][]float64, corrects bool) {
+	x, in := l.predictor, &l.room.in
+	until := must.List(in.Features(), last)
+	n, one := x.newNested(), x.newScored(x.levels.NewScores())
+	for range 2 { // the second time reuses memory
+		x.scoreNested(in, until, x.corrects(true), &n)
+	}
+	for i := 1; i < mixture.Points; i++ {
+		var left encode.Input
+		in.Mask(must.Map(until, func(at int8) bool { return int(at) < i }), &left)
+		x.score(&left, true, &one)
+		together, alone = append(together, n.copies[i].components), append(alone, slices.Clone(one.components))
+	}
+	return together, alone, one.some && len(x.experts.Columns()) > len(x.experts.NumericColumns())
 }
 
 // TestSampled checks which part of the events the samples have, early and late in a stream.

@@ -72,7 +72,7 @@ type room struct {
 	in         encode.Input
 	seen       monitor.Event
 	scored     scored
-	earlier    []float64 // scores of all components when the event arrived
+	earlier    scored    // scores when the event arrived
 	target     []float64 // targets by output
 	out        []float64 // scores by output
 	components []float64 // values of ensemble.appendComponents
@@ -108,8 +108,9 @@ func newLearner(c Config, set settings, s *event.Schema, outputs int) (*Learner,
 	}
 	set.levels.Grouping, set.levels.Outputs = model.NewGrouping(s), outputs
 	levels := levels.New(set.levels)
+	correcting, corrects := set.newExperts(levels, c.HalfLife)
 	mix := mixture.New(mixture.Settings{
-		Components: len(set.levels.Noises), Expected: set.expected, Correctable: set.corrects, Scales: set.scales, Policy: set.policy, Imputes: set.imputed > 0, Regression: s.Target != loss.Sign,
+		Components: len(set.levels.Noises), Expected: set.expected, Corrects: corrects, Scales: set.scales, Policy: set.policy, Imputes: set.imputed > 0, Regression: s.Target != loss.Sign,
 	})
 	l := &Learner{config: c, set: set, levels: levels, clock: schedule.NewClock(c.HalfLife, c.HalfLifeTime, c.HalfLifeStep)}
 	l.encoder = encode.New(set.encoded(levels, mix.Policies()), s)
@@ -117,7 +118,7 @@ func newLearner(c Config, set settings, s *event.Schema, outputs int) (*Learner,
 		l.targets = &targets{unit: regression.NewUnit(s.Target, c.HalfLife), loss: set.levels.Loss}
 	}
 	l.predictor = &predictor{
-		ensemble: ensemble{levels: levels, experts: set.newExperts(levels, c.HalfLife), mixture: mix, cosines: set.newCosines(levels, c)},
+		ensemble: ensemble{levels: levels, experts: correcting, mixture: mix, cosines: set.newCosines(levels, c)},
 		encoder:  l.encoder, imputer: impute.New(set.imputed), targets: l.targets, last: set.newLastLabel(c),
 	}
 	l.outputs = l.newOutputs()
@@ -274,7 +275,8 @@ func (l *Learner) Learn(e *event.Example, prior *Prediction) (p Prediction) {
 		l.predictor.imputer.Review(found, l.encoder)
 	}
 	if applies(l.events, l.fresh) {
-		l.predictor.apply(l.events)
+		l.predictor.mixture.Apply()
+		l.predictor.experts.Rested(l.events, l.predictor.mixture.Counts())
 		l.applyCosines()
 		l.encoder.Fields.Missing = l.encoder.Fields.Missing.WithPolicies(l.predictor.mixture.Policies())
 		l.renewDoubt()
@@ -327,7 +329,7 @@ func (l *Learner) learn(e *event.Example, prior, p *Prediction) {
 	l.encoder.ReadDead(&r.in)
 	if review := l.encoder.Review(); review != nil {
 		l.move(review.Moves)
-		l.predictor.review(review, l.encoder)
+		l.predictor.experts.Review(review, l.encoder.Table)
 		l.predictor.imputer.Review(review, l.encoder)
 		l.encoder.ForgetDead(review)
 	}
@@ -386,15 +388,15 @@ func (l *Learner) judge(e *event.Example, by *mixture.Event, components []float6
 		trains: !l.levels.Passed(), whole: r.labeled.whole,
 	}
 	if decides(l.events, l.fresh) {
-		scores := x.componentScores(&r.scored, components, &r.earlier)
+		scores := x.whenArrived(&r.scored, components, &r.earlier)
 		switch k := &r.in.Missing; {
 		case l.levels.Passed(): // all components have learned the event in an earlier pass
 		case r.in.Range == 0:
-			l.judgeWhole(l.masked.judged(&r.labeled, scores), corrected, by)
+			x.judgeWhole(l.masked.judged(&r.labeled, scores), &r.cosines, corrected, by)
 		case k.Named+k.AlwaysPresent > 0:
 			x.expect(&r.in, r.labeled.learns, r.labeled.trains, &r.imputed)
 			x.mixture.Own(r.in.Range)
-			x.observeMissing(&r.in, scores.components, scores.experts != nil, &r.imputed, by)
+			x.observeMissing(&r.in, scores.components, scores.some, &r.imputed, by)
 		}
 	}
 	l.masked.evaluate(&r.labeled)
@@ -472,7 +474,7 @@ func (l *Learner) rescale() {
 			l.encoder.Rescale(&r.in)
 		}
 		l.move(r.in.Moves)
-		others = l.predictor.followNumbers(&r.in, l.encoder)
+		others = l.predictor.experts.UpdateColumns(&r.in, l.encoder)
 	})
 	if others || r.in.Rescales {
 		l.predictor.correct(&r.in, l.predictor.learns(l.events), &r.scored)
@@ -509,7 +511,8 @@ func (l *Learner) act(asked *monitor.Request) {
 		l.predictor.experts.Forget(asked.Keep)
 	}
 	if asked.Fresh {
-		l.predictor.startFresh()
+		l.predictor.experts.StartFresh()
+		l.predictor.mixture.CorrectAgain()
 		l.fresh = l.events + fresh
 	}
 }

@@ -8,9 +8,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/model"
 	"blankout/online/encode"
-	"blankout/online/experts"
 	"blankout/online/impute"
-	"blankout/online/levels"
 	"blankout/online/mixture"
 	"blankout/online/monitor"
 	"blankout/online/silent"
@@ -31,8 +29,7 @@ type masked struct {
 	left     encode.Input // the event without the missing features
 	silently encode.Input // the event in which the features are silently missing
 	scored   scored
-	nested   levels.Nested // scores of the masked copies by the noise levels
-	parts    experts.Nested
+	nested   nested // scores of the masked copies
 	imputed  imputed
 	out      []float64 // scores by output
 	byClass  []float64 // scores by class
@@ -43,8 +40,7 @@ type masked struct {
 func newMasked(x *predictor, monitors *monitor.Monitors, alone float64, drawn uint64) masked {
 	return masked{
 		predictor: x, monitors: monitors, alone: alone, drawn: drawn,
-		scored: x.newScored(x.levels.NewScores()), nested: x.levels.NewNested(mixture.Points), imputed: newImputed(&x.ensemble), out: make([]float64, x.levels.Outputs),
-		parts: x.experts.NewNested(mixture.Points),
+		scored: x.newScored(x.levels.NewScores()), nested: x.newNested(), imputed: newImputed(&x.ensemble), out: make([]float64, x.levels.Outputs),
 	}
 }
 
@@ -91,11 +87,7 @@ func (m *masked) evaluateMask(e *labeled, groups, trains bool) {
 	if trains {
 		m.mixture.Masked()
 	}
-	m.levels.ScoreNested(in, m.mask.Last, &m.nested)
-	corrects := m.corrects(e.learns)
-	if corrects {
-		m.experts.SumNested(in, m.mask.Last, &m.parts)
-	}
+	m.scoreNested(in, m.mask.Last, m.corrects(e.learns), &m.nested)
 	sparse := e.in.Event.IsSparse(m.encoder.Schema().Fields)
 	whole, numbers := m.encoder.Fields.All(e.in.Event, m.encoder.Schema().Fields), m.imputer.Columns()
 	for point := 1; point < mixture.Points; point++ {
@@ -111,13 +103,12 @@ func (m *masked) evaluateMask(e *labeled, groups, trains bool) {
 			continue
 		}
 		m.removeDead(whole, point)
-		m.scored.levels = m.nested.At[point]
-		m.correctCopy(&m.parts, point, corrects, &m.scored)
+		components := m.nested.copies[point].components
 		m.expect(&m.left, e.learns, trains && turn, &m.imputed)
 		m.readMaskedCosines(in, e, m.left.Range)
 		learns := trains && m.left.Range > 0 && m.mixture.LearnsFromMasks(m.left.Range)
 		if learns && turn {
-			m.observeMissing(&m.left, m.scored.components, e.learns, &m.imputed, e.by)
+			m.observeMissing(&m.left, components, e.learns, &m.imputed, e.by)
 		}
 		if sparse && !m.encoder.Fields.Missing.ColumnsCanBeMissing {
 			// No record of such a stream declares a column missing: the forecast and the monitors read it as 0. The
@@ -125,10 +116,10 @@ func (m *masked) evaluateMask(e *labeled, groups, trains bool) {
 			m.left.Missing, m.left.Range, m.left.Scale, learns = model.MissingCount{}, 0, 1, false
 			m.readMaskedCosines(in, e, 0)
 		}
-		scores := m.answer(&m.left, m.scored.components, &m.imputed, m.out, &m.byClass)
+		scores := m.answer(&m.left, components, &m.imputed, m.out, &m.byClass)
 		var j model.Judged
 		if losses[point], j = m.losses(e, scores); learns {
-			m.monitor(e, scores, j)
+			m.monitor(e, scores, j, components)
 		}
 	}
 	curve.Add(e.number, e.whole, &losses)
@@ -169,9 +160,9 @@ func (m *masked) removeDead(all model.MissingCount, point int) {
 }
 
 // monitor passes the prediction of a masked event to the monitors.
-func (m *masked) monitor(e *labeled, scores []float64, j model.Judged) {
+func (m *masked) monitor(e *labeled, scores []float64, j model.Judged, components []float64) {
 	seen := &m.seen
-	seen.Again, seen.Missing = m.levels.Passed(), m.missingVariance(&m.left, m.scored.components, &m.imputed)
+	seen.Again, seen.Missing = m.levels.Passed(), m.missingVariance(&m.left, components, &m.imputed)
 	if t := m.targets; t != nil {
 		seen.Regression, seen.Target, seen.Value, seen.Residual = true, e.Target, t.unit.Value(scores[0]), t.residual.PublishedIn(&t.before)
 	} else {
@@ -184,12 +175,12 @@ func (m *masked) monitor(e *labeled, scores []float64, j model.Judged) {
 // judged returns the scores by which components are compared at an event without missing fields. If a level
 // has silent noise, they are the scores of a copy in which some features are silently missing. Otherwise they are the
 // scores of the event.
-func (m *masked) judged(e *labeled, s componentScores) componentScores {
+func (m *masked) judged(e *labeled, s *scored) *scored {
 	if !m.drawSilent(e.in, e.number, 0) {
 		return s
 	}
-	m.score(&m.silently, s.experts != nil, &m.scored)
-	return m.componentScores(&m.scored, nil, nil)
+	m.score(&m.silently, s.some, &m.scored)
+	return &m.scored
 }
 
 // drawSilent sets silently to a copy of an event in which some features are silently missing. These features are drawn

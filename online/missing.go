@@ -116,7 +116,7 @@ type mixed struct {
 
 func newMixed(x *predictor) mixed {
 	k := x.levels.Outputs
-	n := len(x.newScored(x.levels.NewScores()).components)
+	n := x.components()
 	return mixed{
 		widen: x.widen,
 		base:  make([]float64, k), left: make([]float64, k), add: make([]float64, k), out: make([]float64, k), others: make([]float64, k), filled: make([]float64, k),

@@ -256,21 +256,31 @@ func (o *outputs) promote(class int, number uint64) {
 	levels.Shift(y.Shared(), shared, o.encoder.Intercepts)
 }
 
-// regroup replaces the old outputs by one new output for each list in from. A list holds the indices of old outputs,
-// and the new output starts as their mean.
+// regroup replaces the old outputs by one new output for each list in from, see resize. Classes then have other outputs.
 func (o *outputs) regroup(from [][]int, number uint64) {
-	o.resize(len(from), o.ensemble.regroup(from))
+	o.resize(from)
 	o.rare.Changed = number
 }
 
-// add increases the number of outputs. Existing outputs keep their weights.
-func (o *outputs) add(outputs int) { o.resize(outputs, o.ensemble.grow(outputs)) }
+// add increases the number of outputs. Existing outputs keep their weights. A single output for two classes becomes the
+// output of the second class, and its negation becomes the output of the first.
+func (o *outputs) add(outputs int) {
+	from := make([][]int, outputs)
+	for k := range o.ensemble.levels.Outputs {
+		from[k] = []int{k}
+	}
+	if o.ensemble.levels.Outputs == 1 {
+		from[0], from[1] = []int{^0}, []int{0}
+	}
+	o.resize(from)
+}
 
-// resize changes the width of all rows for the given number of outputs. fill converts a row.
-func (o *outputs) resize(outputs int, fill func(to, from []float64)) {
-	o.encoder.Widen(o.width(outputs), fill)
+// resize replaces the old outputs of all experts by one new output for each list in from, see rows.Regroup. It changes the
+// width of all rows.
+func (o *outputs) resize(from [][]int) {
+	o.encoder.Widen(o.width(len(from)), o.ensemble.regroup(from))
 	o.resized = true
-	if o.cost(o.encoder.Table.Len(), outputs) > collectBytes {
+	if o.cost(o.encoder.Table.Len(), len(from)) > collectBytes {
 		runtime.GC() // the old rows would stay in memory until the rows have doubled again
 	}
 }

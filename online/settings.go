@@ -131,11 +131,12 @@ func (s *settings) width(outputs int) int {
 	return s.levels.Width(outputs, more)
 }
 
-// newExperts returns the experts that correct the noise levels. There are none if the settings exclude them.
-func (s *settings) newExperts(levels *levels.Expert, halfLife float64) *experts.Experts {
+// newExperts returns the experts that correct the noise levels. There are none if the settings exclude them, and corrects
+// is then nil, see mixture.Settings.
+func (s *settings) newExperts(levels *levels.Expert, halfLife float64) (x *experts.Experts, corrects func() bool) {
 	c := experts.Settings{Outputs: levels.Outputs, At: levels.End()}
 	if !s.corrects {
-		return experts.New(c)
+		return experts.New(c), nil
 	}
 	if halfLife == 0 {
 		halfLife = correctHalfLife
@@ -148,7 +149,8 @@ func (s *settings) newExperts(levels *levels.Expert, halfLife float64) *experts.
 		c.List = append(c.List, additive.New(l, second.Strength, outputs), discriminant.New(outputs, halfLife))
 		c.Weights = []float64{0.4, 0.2, 0.2, 0.2} // 0.5, 0.25 and 0.25 while the discriminant is idle
 	}
-	return experts.New(c)
+	x = experts.New(c)
+	return x, x.Counts
 }
 
 const (

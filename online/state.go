@@ -206,7 +206,7 @@ func (l *Learner) state(c *coder.Coder, covariance *model.Covariance) {
 	l.predictor.imputer.State(c, covariance, l.encoder.Fields.Missing.Zeros)
 	l.levels.State(c)
 	l.predictor.mixture.State(c)
-	l.predictor.correctState(c, l.encoder.Scaling.Scaler.Splines)
+	l.predictor.experts.State(c, l.encoder.Scaling.Scaler.Splines)
 	l.predictor.cosines.State(c)
 	l.predictor.last.State(c)
 	l.doubter.State(c)

@@ -112,29 +112,15 @@ func (x *Experts) Rescale(factor, shift float64) {
 	x.change(func(e Expert) { e.Rescale(factor, shift) })
 }
 
-// Grow increases the number of outputs. If there was a single output for two classes, it becomes the output of the
-// second class, and its negation becomes the output of the first. at is the new index of the published weights in the
-// rows. The rows have no published weights at that index yet.
-func (x *Experts) Grow(outputs, at int) {
-	x.each(func(e Expert, from, _ int) {
-		if factor := e.Grow(outputs); factor != 1 {
-			x.mixture.Multiply(from, factor)
+// Regroup replaces the old outputs by one new output for each list in from, see rows.Regroup. at is the new index of the
+// published weights in the rows. The rows have no published weights at that index yet.
+func (x *Experts) Regroup(from [][]int, at int) {
+	x.each(func(e Expert, first, _ int) {
+		if factor := e.Regroup(from); factor != 1 {
+			x.mixture.Multiply(first, factor)
 		}
 	})
-	x.resize(outputs, at)
-}
-
-// Regroup replaces the old outputs by one new output for each list in from. A list holds the indices of old outputs,
-// and the new output starts as their mean. at is the new index of the published weights in the rows.
-func (x *Experts) Regroup(from [][]int, at int) {
-	for _, e := range x.List {
-		e.Regroup(from)
-	}
-	x.resize(len(from), at)
-}
-
-func (x *Experts) resize(outputs, at int) {
-	x.Outputs, x.At = outputs, at
+	x.Outputs, x.At = len(from), at
 	columns := x.columns
 	if !x.fits(columns) {
 		x.off, columns = true, nil

@@ -1,6 +1,6 @@
 // Package experts has experts that correct the scores of a base learner, and mixes them into one component of the base
-// learner's ensemble. An [Expert] gives columns and their weights. [Experts] sums the scores, of an event and of nested
-// copies of it, lets the experts learn, and mixes them. Each expert has a package:
+// learner's ensemble. An [Expert] gives columns and their weights. [Experts] sums the scores of an event, lets the experts
+// learn, and mixes them. Each expert has a package:
 //   - newton is a second-order expert,
 //   - additive has splines at several learning rates,
 //   - discriminant is a linear discriminant for many classes.
@@ -62,10 +62,11 @@ type Expert interface {
 	Move(column uint32, ratio, shift float64) // values become (x - shift)/ratio
 	Renew(column uint32)                      // called if the meaning of the column's values changes
 	Rescale(factor, shift float64)            // targets and scores are multiplied by factor and shifted by shift
-	Grow(outputs int) (factor float64)        // the expert's later scores must be multiplied by factor
-	Regroup(from [][]int)                     // each output starts as the mean of the old outputs on its list
-	Forget(keep float64)                      // weights do not change now, but later change faster
-	Restart()                                 // resets everything except the columns
+	// Regroup replaces the old outputs by one new output for each list in from, see rows.Regroup. The expert's later scores
+	// must be multiplied by factor.
+	Regroup(from [][]int) (factor float64)
+	Forget(keep float64) // weights do not change now, but later change faster
+	Restart()            // resets everything except the columns
 	State(c *coder.Coder)
 }
 

@@ -228,33 +228,6 @@ func weight(x *experts.Experts, column uint32, output int) float64 {
 	return w[output]
 }
 
-// TestNestedScores compares the mixed scores of nested copies with those of Score for each copy.
-func TestNestedScores(t *testing.T) {
-	const copies = 10
-	for _, outputs := range []int{1, 3, 17} {
-		t.Run(fmt.Sprintf("outputs=%d", outputs), func(t *testing.T) {
-			x, s := newExperts(settings(outputs, true)), newNumbers(3, 6, outputs)
-			s.learn(x, 1200)
-			must.Require(t, x.Numbers() != len(x.Columns()), "there are no splines")
-			nested, scores, got, want := x.NewNested(copies), make([]float64, x.Size()), make([]float64, outputs), make([]float64, outputs)
-			for range 20 {
-				s.next(x)
-				last := must.List(s.in.Features(), func(int) int8 { return int8(s.r.IntN(copies+1) - 1) })
-				x.SumNested(&s.in, last, &nested)
-				for copy := 1; copy < copies; copy++ {
-					dead := must.Map(last, func(until int8) bool { return int(until) < copy })
-					var in encode.Input
-					s.in.Mask(dead, &in)
-					x.ScoreNested(&nested, copy, s.base, got)
-					x.Read(&in, &s.seen)
-					x.Score(&s.seen, s.base, scores, want)
-					must.Near(t, got, want, 1e-9, "copy", copy)
-				}
-			}
-		})
-	}
-}
-
 // TestExpertsRestAndWake checks an expert with almost no mixture weight. After restAfter events it must rest and learn
 // only every restEvery-th event. Once its mixture weight reaches wakeWeight, it must learn every event again.
 func TestExpertsRestAndWake(t *testing.T) {

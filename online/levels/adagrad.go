@@ -14,6 +14,7 @@ import (
 	"blankout/online/refresh"
 	"blankout/online/rows"
 	"blankout/online/schedule"
+	"blankout/online/silent"
 )
 
 // Settings are the settings of an Expert.
@@ -113,7 +114,9 @@ func (e *Expert) setOutputs(outputs int) {
 		strength = append(strength, e.levels[v].strength)
 	}
 	e.step = newStep(strength, outputs)
-	e.setSilent()
+	if noise, ok := e.Noises[len(e.Noises)-1].(loss.Silent); ok {
+		e.silent = &silentLevel{event: silent.Event{Noise: noise, Loss: e.Loss, First: e.layout.N - outputs, Outputs: outputs, N: e.layout.N}}
+	}
 	c := optimizers.Settings{
 		Layout: e.layout, Loss: e.Loss, Eta: e.Rate, Ridge: e.Ridge, Penalized: e.Penalized, StartSum: e.Start, L1: e.L1,
 		Proximal: e.Adapts && outputs == 1, UnscaledNoise: e.kind != square,
@@ -124,46 +127,22 @@ func (e *Expert) setOutputs(outputs int) {
 	e.optimizer = e.Optimizer.Make(c)
 }
 
-// Grow increases the number of outputs to one per class, and returns the function that converts a row. Existing outputs
-// keep their weights. If there was a single output for two classes, it becomes the output of the second class, and its
-// negation becomes the output of the first.
-func (e *Expert) Grow(outputs int) (fill func(to, from []float64)) {
-	was, squares := *e, e.squares()
-	e.setOutputs(outputs)
-	e.active = max(was.active, 2)
-	for v, from := range squares {
-		if to := e.levels[v].squares; copy(to, from) == 1 {
-			to[1] = from[0]
-		}
-	}
-	return func(to, from []float64) {
-		for part := range e.parts() {
-			x, y := e.layout.Part(to, part), was.layout.Part(from, part)
-			for v := range e.levels {
-				x, y := x[v*outputs:], y[v*was.Outputs:(v+1)*was.Outputs]
-				if copy(x, y); was.Outputs > 1 {
-					continue
-				}
-				if x[1] = y[0]; e.signed(part) {
-					x[0] = -y[0]
-				}
-			}
-		}
-	}
-}
-
-// Regroup replaces the old outputs by one new output for each list in from, and returns the function that converts a
-// row. A list holds the indices of old outputs, and the new output starts as their mean. All new outputs are in use.
+// Regroup replaces the old outputs by one new output for each list in from, see rows.Regroup. It returns the function that
+// converts a row. New outputs are in use if their old ones are, and at least two.
 func (e *Expert) Regroup(from [][]int) (fill func(to, from []float64)) {
-	was, squares := *e, e.squares()
+	was := *e
+	was.levels = slices.Clone(e.levels)
 	e.setOutputs(len(from))
-	e.active = e.Outputs
-	for v, of := range squares {
-		rows.Regroup(e.levels[v].squares, of, from, was.Outputs)
+	for e.active = 0; e.active < len(from) && len(from[e.active]) > 0 && from[e.active][0] < was.active; {
+		e.active++
+	}
+	e.active = max(e.active, 2)
+	for v := range e.levels {
+		rows.Regroup(e.levels[v].squares, was.levels[v].squares, from, was.Outputs, false)
 	}
 	return func(to, of []float64) {
 		for part := range e.parts() {
-			rows.Regroup(e.layout.Part(to, part), was.layout.Part(of, part), from, was.Outputs)
+			rows.Regroup(e.layout.Part(to, part), was.layout.Part(of, part), from, was.Outputs, e.signed(part))
 		}
 	}
 }
@@ -171,7 +150,7 @@ func (e *Expert) Regroup(from [][]int) (fill func(to, from []float64)) {
 // Shift adds by to the intercepts of an output at all noise levels. It also adds by to the averages of these
 // intercepts.
 func (e *Expert) Shift(output int, by float64, intercepts []float64) {
-	for j := output; e.Intercept && j < e.layout.N; j += e.Outputs {
+	for j := output; j < e.layout.N; j += e.Outputs {
 		e.setIntercept(intercepts, j, e.layout.Weights(intercepts)[j]+by, e.window.CenterOf(intercepts)[j]+by)
 	}
 }
@@ -191,9 +170,7 @@ func (e *Expert) Together(outputs []int, intercepts []float64) (by []float64) {
 // Place sets the intercepts of an output, and their averages, to by. by is indexed by noise level.
 func (e *Expert) Place(output int, by, intercepts []float64) {
 	for v, b := range by {
-		if j := v*e.Outputs + output; e.Intercept {
-			e.setIntercept(intercepts, j, b, b)
-		}
+		e.setIntercept(intercepts, v*e.Outputs+output, b, b)
 	}
 }
 
@@ -201,9 +178,6 @@ func (e *Expert) Place(output int, by, intercepts []float64) {
 // events had been of other classes.
 func (e *Expert) Activate(n int, intercepts []float64) {
 	for ; e.Outputs > 1 && e.active < n; e.active++ {
-		if !e.Intercept {
-			continue
-		}
 		for j := e.active; j < e.layout.N; j += e.Outputs {
 			b := -math.Log(float64(e.steps + 1))
 			e.setIntercept(intercepts, j, b, b)
@@ -235,7 +209,9 @@ func (e *Expert) NewScores() Scores {
 
 func (e *Expert) NewOwn() Scores {
 	s := e.NewScores()
-	s.together = e.newTogether()
+	if e.Grouped() && !e.Clean {
+		s.together = &together{groups: rows.NewGroups(e.Grouping, e.Noises, e.Outputs, false), rated: e.rated}
+	}
 	return s
 }
 
@@ -251,6 +227,17 @@ func (e *Expert) Score(in *encode.Input, s *Scores) {
 	for i := range in.Pairs {
 		e.scorePair(in, s, i)
 	}
+}
+
+// Clear sets scores to 0. Add adds features to them, by their rows and values. Such scores have no sums of squares,
+// because only training needs these.
+func (s *Scores) Clear() { clear(s.sums) }
+
+func (e *Expert) Add(of [][]float64, x []float64, s *Scores) {
+	for len(s.basis) < len(x) {
+		s.basis = append(s.basis, 0)
+	}
+	rows.Sum(of, rows.FirstPart, e.layout.N, x, s.basis, s.Iterate, s.Lag, s.square)
 }
 
 // Rescore updates the scores of an event while change carries out its Moves. If few Moves rescale, only the parts of
@@ -326,37 +313,31 @@ func (e *Expert) PublishedComponents(components, out []float64) {
 // PublishedIntercepts writes to out, by level and output, the score that each noise level predicts for an event without
 // features.
 func (e *Expert) PublishedIntercepts(intercepts, out []float64) {
-	w, u := e.layout.Weights(intercepts), e.layout.Lags(intercepts)
-	for j := range out {
-		out[j] = w[j] + e.levels[j/e.Outputs].LagWeight()*u[j]
-	}
+	e.Published(&Scores{Iterate: e.layout.Weights(intercepts), Lag: e.layout.Lags(intercepts)}, out)
 }
 
-// Weight returns the mixed weight of a row for an output. mixture holds the mixture weights of the noise levels.
-func (e *Expert) Weight(row, mixture []float64, output int) (sum float64) {
+// Weights adds the mixed weights of a row to own times the weights in to, by output. mixture holds the mixture weights of
+// the noise levels.
+func (e *Expert) Weights(row, mixture []float64, own float64, to []float64) {
 	w, u := e.layout.Weights(row), e.layout.Lags(row)
-	for v, fraction := range mixture {
-		if fraction != 0 {
-			j := v*e.Outputs + output
-			sum += fraction * (w[j] + e.levels[v].LagWeight()*u[j])
+	for k := range to[:e.active] {
+		sum := 0.0
+		for v, fraction := range mixture {
+			if fraction != 0 {
+				j := v*e.Outputs + k
+				sum += fraction * (w[j] + e.levels[v].LagWeight()*u[j])
+			}
 		}
+		to[k] = sum + own*to[k]
 	}
-	return sum
 }
 
 // Parts returns the index in a row of the weights of each noise level with mixture weight, and the factors of these
-// weights. It adds the mixed intercepts to intercepts, by output.
-func (e *Expert) Parts(mixture []float64, row, intercepts []float64) (parts []model.Part) {
-	n, k := e.layout.N, e.Outputs
-	w, u := e.layout.Weights(row), e.layout.Lags(row)
+// weights.
+func (e *Expert) Parts(mixture []float64) (parts []model.Part) {
 	for v, fraction := range mixture {
-		if fraction == 0 {
-			continue
-		}
-		c, at := e.levels[v].LagWeight(), v*k
-		parts = append(parts, model.Part{Factor: fraction, Weight: rows.FirstPart + at, Lag: rows.FirstPart + 2*n + at, Average: c})
-		for j := range k {
-			intercepts[j] += fraction * (w[at+j] + c*u[at+j])
+		if at := rows.FirstPart + v*e.Outputs; fraction != 0 {
+			parts = append(parts, model.Part{Factor: fraction, Weight: at, Lag: at + 2*e.layout.N, Average: e.levels[v].LagWeight()})
 		}
 	}
 	return parts

@@ -88,13 +88,6 @@ type together struct {
 	rated  int // value of Expert.rated when the struct was filled
 }
 
-func (e *Expert) newTogether() *together {
-	if e.Clean || !e.Grouped() {
-		return nil
-	}
-	return &together{groups: rows.NewGroups(e.Grouping, e.Noises, e.Outputs, false), rated: e.rated}
-}
-
 // scoreTogether is Score for features that are dropped together. If the features of a pair have a group, they are
 // dropped with that group.
 func (e *Expert) scoreTogether(in *encode.Input, s *Scores) {
@@ -186,14 +179,6 @@ func (e *Expert) averageVariances(in *encode.Input, own *Scores) []float64 {
 		s.average[j] *= e.levels[j/e.Outputs].strength
 	}
 	return s.average
-}
-
-// squares returns the sums of squared weights, by noise level and output.
-func (e *Expert) squares() (all [][]float64) {
-	for v := range e.levels {
-		all = append(all, e.levels[v].squares)
-	}
-	return all
 }
 
 // addSquares adds sign times the squared weights of an event's features to the sums of squares.

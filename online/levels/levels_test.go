@@ -174,43 +174,13 @@ func against(t *testing.T, c Settings, paired bool) {
 	}
 }
 
-// TestNestedScores compares the results of ScoreNested with those of Score for each copy.
-func TestNestedScores(t *testing.T) {
-	const copies = 10
-	adagrad, _ := optimizers.Find("adagrad")
-	for _, outputs := range []int{1, 2, 7} {
-		t.Run(fmt.Sprintf("outputs=%d", outputs), func(t *testing.T) {
-			x := New(Settings{
-				Optimizer: adagrad, Loss: loss.LogisticGaussian{}, Noises: []loss.Noise{loss.Dropout{}, loss.Dropout{Q: 0.5}},
-				Outputs: outputs, Rate: 0.1, Start: 1, Intercept: true,
-			})
-			r := rand.New(rand.NewPCG(1, uint64(outputs)))
-			for _, features := range []int{0, 1, 13, 200} {
-				in, last := randomInput(r, x.Width(outputs, 0), features)
-				nested, want := x.NewNested(copies), x.NewScores()
-				for range 2 { // the second time reuses memory
-					x.ScoreNested(in, last, &nested)
-				}
-				for i := 1; i < copies; i++ {
-					x.Score(deadCopy(in, last, i), &want)
-					for j := range want.Iterate {
-						if got := nested.At[i]; !near(got.Iterate[j], want.Iterate[j]) || !near(got.Lag[j], want.Lag[j]) {
-							t.Fatalf("%d features, copy %d, value %d: %v and %v, want %v and %v", features, i, j, got.Iterate[j], got.Lag[j], want.Iterate[j], want.Lag[j])
-						}
-					}
-				}
-			}
-		})
-	}
-}
-
 // TestRescore compares the results of Rescore with those of Score, for few moved features and for many.
 func TestRescore(t *testing.T) {
 	for _, outputs := range []int{1, 7} {
 		for _, moved := range [][]int{{7}, {0, 3, 5, 20}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}} {
 			e := New(Settings{Optimizer: rule, Loss: loss.LogisticGaussian{}, Noises: []loss.Noise{loss.NoNoise{}, loss.Dropout{Q: 0.5}}, Outputs: outputs, Rate: 0.1, Start: 1, Intercept: true})
 			r := rand.New(rand.NewPCG(1, uint64(outputs)))
-			in, _ := randomInput(r, e.Width(outputs, 0), 40)
+			in := randomInput(r, e.Width(outputs, 0), 40)
 			in.Pairs, in.Rescales = [][2]int32{{0, 30}, {3, 31}, {4, 32}}, true
 			for _, at := range moved {
 				in.Moves = append(in.Moves, encode.Move{At: at})
@@ -235,9 +205,9 @@ func TestRescore(t *testing.T) {
 	}
 }
 
-// randomInput returns an event with random rows and values, and the last copy in which each feature is present.
-func randomInput(r *rand.Rand, width, features int) (in *encode.Input, last []int8) {
-	in = &encode.Input{}
+// randomInput returns an event with random rows and values.
+func randomInput(r *rand.Rand, width, features int) *encode.Input {
+	in := &encode.Input{}
 	for i := range features + 1 {
 		row := must.List(width, func(int) float64 { return r.NormFloat64() })
 		in.Rows, in.X = append(in.Rows, row), append(in.X, r.NormFloat64())
@@ -246,17 +216,8 @@ func randomInput(r *rand.Rand, width, features int) (in *encode.Input, last []in
 			break
 		}
 		in.Columns, in.Raw = append(in.Columns, uint32(i)), append(in.Raw, 0)
-		last = append(last, int8(r.IntN(11)-1))
 	}
-	return in, last
-}
-
-// deadCopy returns the copy of an event with the index copy, without the features whose last copy is an earlier one.
-func deadCopy(in *encode.Input, last []int8, copy int) *encode.Input {
-	dead := must.Map(last, func(until int8) bool { return int(until) < copy })
-	out := &encode.Input{}
-	in.Mask(dead, out)
-	return out
+	return in
 }
 
 func near(a, b float64) bool { return math.Abs(a-b) <= 1e-12*(1+math.Abs(b)) }

@@ -17,14 +17,6 @@ type silentLevel struct {
 	rows  rows.Event
 }
 
-// setSilent allocates everything in the silent level that depends on the number of outputs.
-func (e *Expert) setSilent() {
-	if noise, ok := e.Noises[len(e.Noises)-1].(loss.Silent); ok {
-		k := e.Outputs
-		e.silent = &silentLevel{event: silent.Event{Noise: noise, Loss: e.Loss, First: (len(e.levels) - 1) * k, Outputs: k, N: e.layout.N}}
-	}
-}
-
 // Silent returns the silent noise. some reports whether a level has silent noise.
 func (e *Expert) Silent() (n loss.Silent, some bool) {
 	if e.silent == nil {
@@ -57,7 +49,7 @@ func (e *Expert) takeSilent(in *encode.Input, of [][]float64) {
 	s.event.Take(&s.rows, in.Dead, units)
 }
 
-// deriveSilent is derive for the silent level.
+// deriveSilent computes the derivatives of the expected losses of the silent level.
 func (e *Expert) deriveSilent(target []float64, weight float64) {
 	s, at := &e.step, e.silent.event.First
 	copy(s.Y[at:], target[:e.Outputs])
@@ -71,18 +63,4 @@ func (e *Expert) stepSilent(weight float64) {
 	e.silent.event.Step(s.Y[at:][:e.active], silent.Settings{
 		Eta: -s.MinusEta[at], Start: e.Start, InverseDecay: e.inverseDecay, Inverse: s.Inverse[at], Importance: weight, Proximal: e.Adapts && e.Outputs == 1 || s.NoOvershoot,
 	})
-}
-
-// silentPace is the factor of the silent level's rate, unless the user has set the rate. If there are several outputs,
-// steps are not proximal. The default rate is then too small for the silent level, because its gradients shrink with
-// the missing features.
-const silentPace = 10.0 / 3
-
-// rate returns the negative learning rate of a level.
-func (e *Expert) rate(v int) float64 {
-	rate := -e.levels[v].Rate(e.Rate)
-	if e.isSilent(v) && e.Outputs > 1 && e.FreeRate {
-		rate *= silentPace
-	}
-	return rate
 }

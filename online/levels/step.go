@@ -100,8 +100,13 @@ func (e *Expert) comparesEvery() uint64 {
 	return schedule.Every(e.steps)
 }
 
-// derive computes the derivatives of the expected losses for all noise levels except the silent one.
-func (e *Expert) derive(own *Scores, target []float64, weight float64) {
+// silentPace is the factor of the silent level's rate, unless the user has set the rate. If there are several outputs,
+// steps are not proximal. The default rate is then too small for the silent level, because its gradients shrink with
+// the missing features.
+const silentPace = 10.0 / 3
+
+// gradients computes the derivatives of the expected losses, and the learning rates.
+func (e *Expert) gradients(own *Scores, target []float64, weight float64) {
 	s, k, n := &e.step, e.Outputs, e.layout.N
 	e.variances(own, s.Variance)
 	s.F = own.Iterate
@@ -122,12 +127,7 @@ func (e *Expert) derive(own *Scores, target []float64, weight float64) {
 		}
 		s.slopes[v] = slope
 	}
-}
-
-// gradients computes the derivatives of the expected losses, and the learning rates.
-func (e *Expert) gradients(own *Scores, target []float64, weight float64) {
-	s, k, n := &e.step, e.Outputs, e.layout.N
-	if e.derive(own, target, weight); e.silent != nil {
+	if e.silent != nil {
 		e.deriveSilent(target, weight)
 	}
 	raised := false
@@ -142,7 +142,11 @@ func (e *Expert) gradients(own *Scores, target []float64, weight float64) {
 	}
 	minus, inverse := s.MinusEta[:n], s.Inverse[:n]
 	for v := range e.levels {
-		lv, rate := &e.levels[v], e.rate(v)
+		lv := &e.levels[v]
+		rate := -lv.Rate(e.Rate)
+		if e.isSilent(v) && e.Outputs > 1 && e.FreeRate {
+			rate *= silentPace
+		}
 		if raised {
 			rate *= s.raised[v]
 		}
@@ -206,33 +210,25 @@ func (e *Expert) compare(in *encode.Input, own *Scores, components []float64, ev
 		variances = e.averageVariances(in, own)
 	}
 	for v := range e.levels {
-		lv, gain := &e.levels[v], 0.0
+		lv, gain, at := &e.levels[v], 0.0, v*k
 		if e.isSilent(v) && components == nil {
-			at := v * k
 			gain = e.silent.event.Gain(s.Y[at:][:e.active], lv.Coefficient, s.value[at:])
-			e.decide(lv, gain, every)
-			continue
-		}
-		for j := v * k; j < v*k+e.active; j++ {
-			iterate, f, variance := s.value[j], own.Iterate[j]+lv.Coefficient*own.Lag[j], 0.0
-			if components != nil {
-				iterate, _, _ = e.Loss.At(s.Y[j], components[j], 0)
-				f = components[e.layout.N+j]
-			} else {
-				variance = variances[j]
+		} else {
+			for j := at; j < at+e.active; j++ {
+				iterate, f, variance := s.value[j], own.Iterate[j]+lv.Coefficient*own.Lag[j], 0.0
+				if components != nil {
+					iterate, _, _ = e.Loss.At(s.Y[j], components[j], 0)
+					f = components[e.layout.N+j]
+				} else {
+					variance = variances[j]
+				}
+				average, _, _ := e.Loss.At(s.Y[j], f, variance)
+				gain += average - iterate
 			}
-			average, _, _ := e.Loss.At(s.Y[j], f, variance)
-			gain += average - iterate
 		}
-		e.decide(lv, gain, every)
+		lv.Compare(gain, every)
+		lv.Choose()
 	}
-}
-
-// decide updates a noise level's choice between average and iterate. At one event, gain is the loss of the average
-// minus the loss of the iterate.
-func (e *Expert) decide(lv *level, gain float64, every uint64) {
-	lv.Compare(gain, every)
-	lv.Choose()
 }
 
 // Accumulate adds the expected curvature of the loss at an unlabeled event to the accumulators. The curvature is

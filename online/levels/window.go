@@ -22,10 +22,13 @@ func (e *Expert) signed(part int) bool {
 	return part != 1 && !(e.Windows() && part == e.layout.Refresh)
 }
 
-// setIntercept sets the intercept with index j to b. center becomes its value at the start of the window.
+// setIntercept sets the intercept with index j, if there are intercepts, to b. center becomes its value at the start of the
+// window.
 func (e *Expert) setIntercept(intercepts []float64, j int, b, center float64) {
-	e.optimizer.Set(intercepts, j, b)
-	e.window.CenterOf(intercepts)[j] = center
+	if e.Intercept {
+		e.optimizer.Set(intercepts, j, b)
+		e.window.CenterOf(intercepts)[j] = center
+	}
 }
 
 // Learned adds a learned event to the window. If the window is complete, Learned solves it. m standardizes events,

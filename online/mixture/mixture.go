@@ -29,9 +29,11 @@ func Range(k model.MissingCount) int {
 
 // Settings are the settings of a Mixture.
 type Settings struct {
-	Components  int  // number of components without the correcting experts
-	Expected    int  // index of the component that is expected to be best
-	Correctable bool // there is one more component: all correcting experts together
+	Components int // number of components without the correcting experts
+	Expected   int // index of the component that is expected to be best
+	// There is one more component, all correcting experts together, unless Corrects is nil. It reports whether they may have
+	// mixture weight.
+	Corrects func() bool
 	// Each component is also mixed with its scores multiplied by each of these scales (temperatures; Guo et al. 2017),
 	// whose number must be odd. So an overconfident component gets less influence.
 	Scales     []float64
@@ -46,10 +48,10 @@ type Settings struct {
 type Mixture struct {
 	Settings
 	Forecasts
-	ranges   [Ranges]ranged
-	corrects bool      // whether the correcting experts may have mixture weight
-	room     []float64 // scratch
-	scaled   []float64 // scratch scores by output
+	ranges    [Ranges]ranged
+	corrected bool      // the result of Corrects when weigh was called
+	room      []float64 // scratch
+	scaled    []float64 // scratch scores by output
 }
 
 // ranged holds the mixture weights of a range.
@@ -172,18 +174,15 @@ func cautious(prior model.PolicyWeights) model.PolicyWeights {
 
 // Weights returns the weights of all components in range r. Each is the product of a mixture weight and a scale, so
 // their sum need not be 1. The caller must not change the result.
-func (m *Mixture) Weights(r int) []float64 { return m.ranges[r].all }
+func (m *Mixture) Weights(r int) []float64 {
+	if m.Corrects != nil && m.Corrects() != m.corrected {
+		m.weigh()
+	}
+	return m.ranges[r].all
+}
 
 // Uncorrected returns the mixture weights in range r without the correcting experts.
 func (m *Mixture) Uncorrected(r int) []float64 { return m.ranges[r].mix }
-
-// Correct sets whether the correcting experts may have mixture weight.
-func (m *Mixture) Correct(may bool) {
-	if m.corrects != may {
-		m.corrects = may
-		m.weigh()
-	}
-}
 
 // CorrectAgain gives the correcting experts their initial mixture weight, in every range.
 func (m *Mixture) CorrectAgain() {
@@ -196,7 +195,7 @@ func (m *Mixture) CorrectAgain() {
 
 // Corrected returns the mixture weight of the correcting experts in a range.
 func (m *Mixture) Corrected(r int) float64 {
-	if !m.corrects {
+	if m.Corrects == nil || !m.Corrects() {
 		return 0
 	}
 	return m.ranges[r].corrected
@@ -206,7 +205,7 @@ func (m *Mixture) Corrected(r int) float64 {
 // and ranges in which events with missing fields have arrived.
 func (m *Mixture) Counts() bool {
 	for r := range m.ranges {
-		if m.Correctable && m.ranges[r].corrected > 0 && (r == 0 || !m.LearnsFromMasks(r)) {
+		if m.Corrects != nil && m.ranges[r].corrected > 0 && (r == 0 || !m.LearnsFromMasks(r)) {
 			return true
 		}
 	}
@@ -403,10 +402,11 @@ func (m *Mixture) weigh() {
 		case !m.Imputes:
 			of.missing = of.missing.Plain()
 		}
-		if !m.Correctable {
+		if m.Corrects == nil {
 			of.all = of.mix
 			continue
 		}
+		m.corrected = m.Corrects()
 		weight := m.Corrected(r)
 		of.all = of.all[:0]
 		for _, w := range of.mix {
@@ -446,7 +446,7 @@ func (m *Mixture) State(c *coder.Coder) {
 		of.filled.State(c)
 		c.Each(&of.missing[0], &of.missing[1], &of.missing[2], &of.missing[3], &of.own)
 		c.Failed = c.Failed || len(of.mix) != m.Components
-		if m.Correctable {
+		if m.Corrects != nil {
 			of.correction.State(c)
 			c.Float(&of.corrected)
 		}

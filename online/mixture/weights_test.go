@@ -207,14 +207,9 @@ func TestMixtureScales(t *testing.T) {
 // range. Before any evidence a range with missing fields has a small weight, and then starts with the weight for complete
 // events.
 func TestMixtureCorrected(t *testing.T) {
-	make := func() *Mixture {
-		c := settings()
-		c.Correctable = true
-		m := New(c)
-		m.Correct(true)
-		return m
-	}
-	table := make()
+	c, corrects := settings(), true
+	c.Corrects = func() bool { return corrects }
+	table := New(c)
 	for r := range Ranges {
 		want := must.Either(r == 0, 0.5, 0.03)
 		got := table.Corrected(r)
@@ -233,8 +228,9 @@ func TestMixtureCorrected(t *testing.T) {
 	must.True(t, math.Abs(first-whole) <= 0.05, "after one event a range has the share %v, and complete events have %v", first, whole)
 	must.True(t, whole >= 0.9 && own <= 0.3 && table.Corrected(3) == whole, "the shares are %v, %v where it does badly, and %v where nothing is known", whole, own, table.Corrected(3))
 	must.True(t, slices.Equal(table.Uncorrected(0), New(settings()).Uncorrected(0)), "the shares of the levels have moved")
-	table.Correct(false)
-	must.True(t, table.Corrected(0) == 0 && table.Counts(), "experts that must not correct have weight, or lose what they have learned")
+	corrects = false
+	weights := table.Weights(0)
+	must.True(t, weights[len(weights)-1] == 0 && table.Corrected(0) == 0 && table.Counts(), "experts that must not correct have weight, or lose what they have learned")
 }
 
 // TestPoliciesEarn checks that a missing policy that loses is not in effect, and that imputation without imputed values

@@ -70,18 +70,22 @@ func (y Layout) Gather(s *Step) {
 }
 
 // Regroup fills to from the values in of, by noise level and output. Each list in from gives one output of to: the mean
-// of the outputs of that are on the list. outputs is the number of outputs in of.
-func Regroup(to, of []float64, from [][]int, outputs int) {
+// of the outputs of that are on the list, or 0 if it is empty. outputs is the number of outputs in of. ^k on a list is the
+// negation of output k, or just output k for values that are not signed.
+func Regroup[F float32 | float64](to, of []F, from [][]int, outputs int, signed bool) {
 	for at := 0; at < len(of); at += outputs {
 		for _, list := range from {
-			to[0] = of[at+list[0]]
-			if len(list) > 1 {
-				sum := 0.0
-				for _, k := range list {
-					sum += of[at+k]
+			sum := F(0)
+			for _, k := range list {
+				x := of[at+max(k, ^k)]
+				if signed && k < 0 {
+					x = -x
 				}
-				to[0] = sum / float64(len(list))
+				if sum += x; len(list) == 1 {
+					sum = x // even -0
+				}
 			}
+			to[0] = sum / F(max(1, len(list)))
 			to = to[1:]
 		}
 	}

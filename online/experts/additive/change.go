@@ -8,6 +8,7 @@ import (
 
 	"blankout/internal/coder"
 	"blankout/online/experts"
+	"blankout/online/rows"
 )
 
 // Move changes a column's values x to (x - shift)/ratio. Scores stay the same, except if that would extrapolate too
@@ -42,56 +43,21 @@ func (e *Expert) Renew(column uint32) {
 // Rescale does nothing, because regression has no expert of splines.
 func (e *Expert) Rescale(float64, float64) {}
 
-// Grow increases the number of outputs. A single output for two classes becomes the output of the second class, and
-// its negation becomes the output of the first.
-func (e *Expert) Grow(outputs int) (factor float64) {
-	if outputs == e.outputs {
-		return 1
-	}
-	e.change(outputs, func(to, from []float32, squares bool, was int) {
-		for r := range Rates {
-			old, wide := from[r*was:][:was], to[r*outputs:][:outputs]
-			if copy(wide, old); was > 1 {
-				continue
-			}
-			if wide[1] = old[0]; !squares { // sums of squares must not change their sign
-				wide[0] = -old[0]
-			}
-		}
-	})
-	return 1
-}
-
-// change changes the number of outputs. f computes a row of weights, or of squares, from the old row with was outputs.
-func (e *Expert) change(outputs int, f func(to, from []float32, squares bool, was int)) {
+// Regroup implements experts.Expert.
+func (e *Expert) Regroup(from [][]int) (factor float64) {
 	was := *e
-	e.begin(outputs)
+	e.begin(len(from))
 	e.Follow(was.columns, len(was.columns))
 	if len(e.columns) < len(was.columns) {
-		return // too many columns for so many outputs
+		return 1 // too many columns for so many outputs
 	}
 	for i := range len(e.columns) + 1 {
 		weights, squares := e.block.row(i)
 		oldWeights, oldSquares := was.block.row(i)
-		f(weights, oldWeights, false, was.outputs)
-		f(squares, oldSquares, true, was.outputs)
+		rows.Regroup(weights, oldWeights[:len(was.q)], from, was.outputs, true)
+		rows.Regroup(squares, oldSquares[:len(was.q)], from, was.outputs, false)
 	}
-}
-
-// Regroup replaces the old outputs by one new output for each list in from. A list holds the indices of old outputs,
-// and the new output starts as their mean.
-func (e *Expert) Regroup(from [][]int) {
-	e.change(len(from), func(to, old []float32, _ bool, was int) {
-		for r := range Rates {
-			for k, list := range from {
-				sum := float32(0)
-				for _, of := range list {
-					sum += old[r*was+of]
-				}
-				to[r*len(from)+k] = sum / float32(len(list))
-			}
-		}
-	})
+	return 1
 }
 
 // State encodes or decodes the state. The reader must have the same settings and number of outputs.

@@ -11,30 +11,7 @@ import (
 	"blankout/online/rows"
 )
 
-// Grow increases the number of outputs. A single output for two classes becomes the output of the second class, and
-// its negation becomes the output of the first.
-func (e *Expert) Grow(outputs int) {
-	if outputs == e.outputs {
-		return
-	}
-	from := make([][]int, outputs)
-	for k := range from {
-		if from[k] = []int{k}; k >= e.outputs || e.outputs == 1 {
-			from[k] = []int{0}
-		}
-	}
-	was := e.outputs
-	e.Regroup(from)
-	for w := range slices.Chunk(e.weights, outputs) {
-		if was == 1 {
-			w[0] = -w[0]
-		}
-		clear(w[max(was, 2):])
-	}
-}
-
-// Regroup replaces the old outputs by one new output for each list in from. A list holds the indices of old outputs,
-// and the new output starts as their mean.
+// Regroup replaces the old outputs by one new output for each list in from, see rows.Regroup.
 func (e *Expert) Regroup(from [][]int) {
 	was := *e
 	basis := e.basis
@@ -46,7 +23,7 @@ func (e *Expert) Regroup(from [][]int) {
 	if basis != nil {
 		e.curvature = was.curvature
 		for j := range model.Cosines {
-			rows.Regroup(e.weights[j*e.outputs:][:e.outputs], was.weights[j*was.outputs:][:was.outputs], from, was.outputs)
+			rows.Regroup(e.weights[j*e.outputs:][:e.outputs], was.weights[j*was.outputs:][:was.outputs], from, was.outputs, true)
 		}
 	}
 }

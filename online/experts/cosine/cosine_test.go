@@ -148,7 +148,7 @@ func TestOutputsGrow(t *testing.T) {
 		e.Learn(&x, []float64{0}, sum, []float64{1}, 1, 1)
 	}
 	e.Sum(&x, sum)
-	e.Grow(4)
+	e.Regroup([][]int{{^0}, {0}, nil, nil})
 	grown := make([]float64, 4)
 	if e.Sum(&x, grown); math.Abs(grown[0]+sum[0]) > 1e-12 || math.Abs(grown[1]-sum[0]) > 1e-12 || grown[2] != 0 || grown[3] != 0 || sum[0] == 0 {
 		t.Errorf("one output %v, four outputs %v", sum, grown)

@@ -269,24 +269,15 @@ func (d *Expert) Renew(column uint32) {
 // Rescale does nothing, because regression has no discriminant.
 func (d *Expert) Rescale(float64, float64) {}
 
-// Grow implements experts.Expert. A discriminant for two classes does not exist.
-func (d *Expert) Grow(outputs int) float64 {
-	from := make([][]int, outputs)
-	for k := range min(outputs, d.outputs) {
-		from[k] = []int{k}
-	}
-	d.Regroup(from)
-	return 1
-}
-
 // Regroup implements experts.Expert.
-func (d *Expert) Regroup(from [][]int) {
+func (d *Expert) Regroup(from [][]int) (factor float64) {
 	was, n := *d, len(d.columns)
 	d.outputs = len(from)
 	d.begin(was.columns)
 	d.scatter, d.total, d.learned, d.norm = was.scatter, was.total, was.learned, was.norm
 	for k, list := range from {
 		for _, of := range list {
+			of = max(of, ^of) // a discriminant for two classes has no columns
 			d.counts[k] += was.counts[of]
 			for i := range n {
 				d.means[k*n+i] += was.counts[of] * was.means[of*n+i]
@@ -297,6 +288,7 @@ func (d *Expert) Regroup(from [][]int) {
 		}
 	}
 	d.solve()
+	return 1
 }
 
 // Forget multiplies the scatter's weight by keep.

@@ -88,7 +88,7 @@ func TestDiscriminant(t *testing.T) {
 	d.Follow([]uint32{2, 4, 5, 9}, 4)
 	d.Sum(&experts.Input{Index: []int{0, 2, 3}, X: x, One: 1}, out)
 	check("with another column", x, out, slow)
-	d.Grow(classes + 1)
+	d.Regroup(append(must.List(classes, func(k int) []int { return []int{k} }), nil))
 	out = make([]float64, classes+1)
 	d.Sum(&experts.Input{Index: []int{0, 2, 3}, X: x, One: 1}, out)
 	must.True(t, out[classes] <= -unseen/2, "a class of no event has the score %v", out[classes])

@@ -113,57 +113,39 @@ func (e *Expert) Rescale(factor, shift float64) {
 	}
 }
 
-// Grow increases the number of outputs. If there was a single output for two classes, it becomes the output of the
-// second class, and its negation becomes the output of the first. The coefficient of the base score becomes 1. Grow
-// returns its old value, and the caller must multiply scores by that value.
-func (e *Expert) Grow(outputs int) (coefficient float64) {
-	single := e.first == 2 && outputs > 1
+// Regroup implements experts.Expert. If a single output for two classes becomes two, the coefficient of the base score
+// becomes 1. The caller must multiply scores by its old value, which Regroup returns.
+func (e *Expert) Regroup(from [][]int) (coefficient float64) {
 	coefficient = 1
-	if single {
+	if e.first == 2 {
 		if c := 1 + e.Base(0); c >= leastCoefficient {
 			coefficient = c
 		}
 		e.remove(1)
 		e.first = 1
 	}
-	e.outputs = outputs
-	for len(e.u) < outputs {
-		e.u = append(e.u, make([]float64, e.p.n))
-	}
-	if single {
-		for i, u := range e.u[0] {
-			u /= coefficient
-			e.u[0][i], e.u[1][i] = -u, u
-		}
-	}
-	e.event.df, e.event.dv = make([]float64, outputs), make([]float64, outputs)
-	e.groupNoise.reset()
-	return coefficient
-}
-
-// Regroup replaces the old outputs by one new output for each list in from. A list holds the indices of old outputs,
-// and the new output starts as their mean. Regroup is only for several outputs.
-func (e *Expert) Regroup(from [][]int) {
 	was := e.u
 	e.outputs, e.u = len(from), nil
 	for _, list := range from {
-		u := slices.Clone(was[list[0]])
-		for i := range u {
-			if len(list) == 1 {
-				break
-			}
-			u[i] = 0
-			for _, k := range list {
-				u[i] += was[k][i] / float64(len(list))
+		u := make([]float64, e.p.n)
+		for _, k := range list {
+			for i, w := range was[max(k, ^k)] {
+				if w /= coefficient * float64(len(list)); k < 0 {
+					w = -w
+				}
+				if u[i] += w; len(list) == 1 {
+					u[i] = w // even -0
+				}
 			}
 		}
 		e.u = append(e.u, u)
 	}
 	e.event.df, e.event.dv = make([]float64, len(from)), make([]float64, len(from))
 	e.groupNoise.reset()
+	return coefficient
 }
 
-// leastCoefficient is the smallest coefficient of the base score by which Grow divides.
+// leastCoefficient is the smallest coefficient of the base score by which Regroup divides.
 const leastCoefficient = 0.1
 
 // Forget multiplies A by keep. The weights do not change, but later steps are larger.

@@ -617,7 +617,7 @@ func TestGrow(t *testing.T) {
 	w := e.Weights(0)
 	own := w.Intercept + w.Columns[0] - w.Columns[2] + 2*w.Columns[3]
 	own += w.Base * 0.5
-	c := e.Grow(3)
+	c := e.Regroup([][]int{{^0}, {0}, nil})
 	must.True(t, c == w.Base && c != 1, "the scores are to be multiplied by %v, want %v", c, w.Base)
 	e.Score([]uint32{3, 9, 20}, x, []float64{-0.5, 0.5, -30}, out)
 	for k, want := range []float64{-own, own, -30 * c} {
