@@ -127,6 +127,9 @@ func (l *loop) learn(ctx context.Context) error {
 			take()
 			continue
 		case <-tick.C:
+			if ctx.Err() != nil { // select takes any case that is ready
+				return nil
+			}
 		case b := <-l.ahead.filled:
 			switch {
 			case ctx.Err() != nil:

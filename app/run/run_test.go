@@ -488,32 +488,51 @@ func TestSavesThatFail(t *testing.T) {
 	}
 }
 
-// TestFinalError checks that a FinalError of a save ends the run early, and that no other save is attempted.
+// TestFinalError checks that a FinalError of a save ends the run early, and that no other save is attempted, also if the
+// loop is busy meanwhile, so that several cases of its select are ready. Which of them it takes is random.
 func TestFinalError(t *testing.T) {
-	for _, at := range []int{1, 2} {
-		s := start(t, t.TempDir(), records, 1)
-		lost, calls := errors.New("not ours any more"), 0
-		save := s.Save
-		failed := make(chan struct{})
-		s.Save = func(blocks iter.Seq[event.Block]) (string, int64, error) {
-			if calls++; calls < at {
-				return save(blocks)
-			}
-			defer close(failed) // a second call would panic
-			return "", 0, run.FinalError{Err: lost}
-		}
-		s.source.passing = func(n int) {
-			if n == records-1 { // the run must end before the last record
-				<-failed
-				for !strings.HasPrefix(s.Status().NotReady, "stop") {
-					time.Sleep(time.Millisecond)
+	for i := range 8 {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Parallel()
+			at := 1 + i%2
+			s := start(t, t.TempDir(), records, 1)
+			lost, calls := errors.New("not ours any more"), 0
+			save := s.Save
+			began, reports, failed := make(chan struct{}), make(chan struct{}, 1), make(chan struct{})
+			s.Observe = func(*run.Status) {
+				select {
+				case <-began:
+					if len(reports) == 0 {
+						reports <- struct{}{}
+						time.Sleep(250 * time.Millisecond) // longer than the interval of reports
+					}
+				default:
 				}
 			}
-		}
-		err := s.Run(t.Context())
-		must.True(t, errors.Is(err, lost) && calls == at, "%d saves, want %d: %v", calls, at, err)
-		status := s.Status()
-		must.True(t, status.Save.Saved == uint64(at-1) && status.Save.Failed == 1 && status.NotReady == "stopped", "%+v, %s", status.Save, status.NotReady)
+			s.Save = func(blocks iter.Seq[event.Block]) (string, int64, error) {
+				if calls++; calls < at {
+					return save(blocks)
+				}
+				close(began) // a second call would panic
+				for wait := 0; len(reports) == 0 && wait < 500; wait++ {
+					time.Sleep(time.Millisecond)
+				}
+				close(failed)
+				return "", 0, run.FinalError{Err: lost}
+			}
+			s.source.passing = func(n int) {
+				if n == records-1 { // the run must end before the last record
+					<-failed
+					for !strings.HasPrefix(s.Status().NotReady, "stop") {
+						time.Sleep(time.Millisecond)
+					}
+				}
+			}
+			err := s.Run(t.Context())
+			must.True(t, errors.Is(err, lost) && calls == at, "%d saves, want %d: %v", calls, at, err)
+			status := s.Status()
+			must.True(t, status.Save.Saved == uint64(at-1) && status.Save.Failed == 1 && status.NotReady == "stopped", "%+v, %s", status.Save, status.NotReady)
+		})
 	}
 }
 
