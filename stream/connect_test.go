@@ -44,9 +44,11 @@ func TestSecurity(t *testing.T) {
 	must.Do(t, os.WriteFile(file("password"), []byte("secret\n"), 0o600))
 	t.Setenv("TEST_PASSWORD", "secret")
 	t.Setenv("WRONG_PASSWORD", "guess")
+	t.Setenv("ODD_PASSWORD", "p,=\u00e4 \u2168\u00df")
 	plaintext := startCluster(t, 1, 1)
 	users := []kfake.Opt{kfake.EnableSASL(), kfake.Superuser("PLAIN", "ann", "secret"),
-		kfake.Superuser("SCRAM-SHA-256", "ann", "secret"), kfake.Superuser("SCRAM-SHA-512", "ann", "secret")}
+		kfake.Superuser("SCRAM-SHA-256", "ann", "secret"), kfake.Superuser("SCRAM-SHA-512", "ann", "secret"),
+		kfake.Superuser("SCRAM-SHA-256", "a=n,n", "p,=\u00e4 \u2168\u00df")}
 	guarded := startCluster(t, 1, 1, users...)
 	encrypted := startCluster(t, 1, 1, append(users, kfake.TLS(&tls.Config{
 		Certificates: []tls.Certificate{server}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: authorities}))...)
@@ -63,6 +65,7 @@ func TestSecurity(t *testing.T) {
 	}{
 		{"plain", guarded, TLSConfig{}, SASLConfig{Mechanism: "PLAIN", Username: "ann", PasswordEnv: "TEST_PASSWORD"}, "", false},
 		{"scram 256", guarded, TLSConfig{}, SASLConfig{Mechanism: "SCRAM-SHA-256", Username: "ann", PasswordEnv: "TEST_PASSWORD"}, "", false},
+		{"scram with any letters", guarded, TLSConfig{}, SASLConfig{Mechanism: "SCRAM-SHA-256", Username: "a=n,n", PasswordEnv: "ODD_PASSWORD"}, "", false},
 		{"scram 512 from a file", guarded, TLSConfig{}, SASLConfig{Mechanism: "SCRAM-SHA-512", Username: "ann", PasswordFile: file("password")}, "", false},
 		{"tls and scram", encrypted, encryption, SASLConfig{Mechanism: "SCRAM-SHA-512", Username: "ann", PasswordEnv: "TEST_PASSWORD"}, "", false},
 		{"tls and plain", encrypted, encryption, SASLConfig{Mechanism: "PLAIN", Username: "ann", PasswordEnv: "TEST_PASSWORD"}, "", false},

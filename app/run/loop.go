@@ -127,9 +127,6 @@ func (l *loop) learn(ctx context.Context) error {
 			take()
 			continue
 		case <-tick.C:
-			if ctx.Err() != nil { // select takes any case that is ready
-				return nil
-			}
 		case b := <-l.ahead.filled:
 			switch {
 			case ctx.Err() != nil:
@@ -142,7 +139,7 @@ func (l *loop) learn(ctx context.Context) error {
 			err = l.batch(ctx, b)
 			l.ahead.free <- b.Batch // never blocks, because the channel has capacity for all Batches
 		}
-		if err == nil {
+		if err == nil && ctx.Err() == nil { // a FinalError may have ended the run, and select takes any case that is ready
 			l.runDueJobs()
 		}
 	}

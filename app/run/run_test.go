@@ -491,11 +491,11 @@ func TestSavesThatFail(t *testing.T) {
 // TestFinalError checks that a FinalError of a save ends the run early, and that no other save is attempted, also if the
 // loop is busy meanwhile, so that several cases of its select are ready. Which of them it takes is random.
 func TestFinalError(t *testing.T) {
-	for i := range 8 {
-		t.Run(fmt.Sprint(i), func(t *testing.T) {
-			t.Parallel()
-			at := 1 + i%2
-			s := start(t, t.TempDir(), records, 1)
+	var all sync.WaitGroup
+	defer all.Wait()
+	for i := range 24 {
+		at, s := 1+i%2, start(t, t.TempDir(), records, 1)
+		all.Go(func() {
 			lost, calls := errors.New("not ours any more"), 0
 			save := s.Save
 			began, reports, failed := make(chan struct{}), make(chan struct{}, 1), make(chan struct{})

@@ -50,7 +50,7 @@ type saver struct {
 
 func (s *saver) due(records uint64, now time.Time) bool {
 	switch {
-	case s.save == nil || s.final != nil || !s.moved || s.running():
+	case s.save == nil || !s.moved || s.running():
 		return false
 	case s.urgent && !now.Before(s.retry):
 		return true

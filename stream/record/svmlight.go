@@ -206,6 +206,7 @@ var spaces = [2 * usualBytes]byte([]byte("                                      
 // entries, and end is the position after them. ascending reports that their columns ascend and are greater than last.
 func usualEntries(data []byte, index []uint32, value []float64, first, mask uint64, last int64) (n, end int, ascending bool) {
 	if hasAVX2 && len(data) >= usualBytes && len(index) > 0 {
+		_ = value[len(index)-1]
 		return usualEntriesAVX2(&data[0], len(data), &index[0], &value[0], len(index), first, mask, last)
 	}
 	return usualEntriesLoop(data, index, value, first, mask, last)
