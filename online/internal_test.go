@@ -13,10 +13,8 @@ import (
 // Forecasts returns the forecast errors, by point, of events with declared missing and with silently missing features.
 func (l *Learner) Forecasts() (declared, silent [mixture.Points]float64) {
 	f := &l.predictor.mixture.Forecasts
-	for i := range mixture.Points {
-		declared[i], _ = f.At(&f.Features, i, 0)
-		silent[i], _ = f.At(&f.SilentFeatures, i, 0)
-	}
+	declared, _ = f.Of(&f.Features, 0)
+	silent, _ = f.Of(&f.SilentFeatures, 0)
 	return declared, silent
 }
 

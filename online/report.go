@@ -43,16 +43,16 @@ func (l *Learner) Report() Report {
 // expected error at each fraction of missing groups. All lists start with the error of complete events.
 func forecast(level string, t *mixture.Mixture, groups, regression bool) Forecast {
 	points := func(c *mixture.Curve) (out []ForecastPoint) {
+		errors, deviations := t.Forecasts.Of(c, 0)
+		logLosses, _ := t.Forecasts.Of(c, 1)
 		for i := range mixture.Points {
-			p := ForecastPoint{Missing: mixture.Missing(i)}
-			p.Error, p.Deviation = t.Forecasts.At(c, i, 0)
+			p := ForecastPoint{Missing: mixture.Missing(i), Error: errors[i], Deviation: deviations[i]}
 			if regression {
 				p.Error = math.Sqrt(p.Error)
 				p.Deviation = min(p.Deviation/(2*p.Error), math.MaxFloat64)
 			} else {
 				p.Error = min(p.Error, 1)
-				logLoss, _ := t.Forecasts.At(c, i, 1)
-				p.LogLoss = measure.Defined(logLoss)
+				p.LogLoss = measure.Defined(logLosses[i])
 			}
 			out = append(out, p)
 		}

@@ -111,23 +111,22 @@ func (f *Curve) Add(number uint64, whole Losses, masked *[Points]Losses) {
 // difference between two curves.
 const smooth, nearby = 100, 1000
 
-// At returns the estimate at a point, and its variance. Both are NaN before the first mask. base is nil, or a curve of more
-// samples above which this one is not far: it is the estimate before the first mask.
+// estimates returns the estimate at each point, and its variance. Both are NaN before the first mask. base is nil, or a
+// curve of more samples above which this one is not far: it is the estimate before the first mask.
 //
 // The estimates x minimize sum w (x - mean)^2 + smooth sum (third difference of x)^2, where x is 0 at point 0 and beyond
 // base. The copies of one mask partly depend on each other, so the variance of independent copies is multiplied by the root
 // of their number.
-func (f *Curve) At(point, loss int, base *Curve) (grows, variance float64) {
-	if f.masks == 0 && base == nil {
-		return math.NaN(), math.NaN()
-	}
-	penalty, others := float64(smooth), [Points]float64{}
+func (f *Curve) estimates(loss int, base *Curve) (grows, variances [Points]float64) {
+	penalty := float64(smooth)
 	if base != nil {
 		penalty = nearby
-		for i := range others {
-			others[i], _ = base.At(i, loss, nil)
+		grows, variances = base.estimates(loss, nil)
+	} else if f.masks == 0 {
+		for i := range grows {
+			grows[i], variances[i] = math.NaN(), math.NaN()
 		}
-		grows, variance = base.At(point, loss, nil)
+		return grows, variances
 	}
 	var a [Points][Points]float64
 	copies := 0.0
@@ -143,61 +142,78 @@ func (f *Curve) At(point, loss int, base *Curve) (grows, variance float64) {
 			}
 		}
 	}
-	row, more := solved(&a, point), 0.0
-	for i := 1; i < Points; i++ {
-		p := &f.points[i]
-		if p.weight == 0 {
-			continue
+	inverse, others := inverseOf(&a), grows
+	for point := 1; point < Points; point++ {
+		more := 0.0
+		for i := 1; i < Points; i++ {
+			p := &f.points[i]
+			if p.weight == 0 {
+				continue
+			}
+			mean, row := p.sum[loss]/p.weight, inverse[i][point]
+			more += row * (p.sum[loss] - p.weight*others[i])
+			variances[point] += row * row * p.squared * max(0, p.squares[loss]/p.weight-mean*mean) * math.Sqrt(max(1, copies/f.recent))
 		}
-		mean := p.sum[loss] / p.weight
-		more += row[i] * (p.sum[loss] - p.weight*others[i])
-		variance += row[i] * row[i] * p.squared * max(0, p.squares[loss]/p.weight-mean*mean) * math.Sqrt(max(1, copies/f.recent))
+		if base != nil {
+			more = max(0, more)
+		}
+		grows[point] += more
 	}
-	if base != nil {
-		more = max(0, more)
-	}
-	return grows + more, variance
+	return grows, variances
 }
 
-// solved returns a row of the inverse of a positive definite matrix, without its row and column 0. It changes a.
-func solved(a *[Points][Points]float64, row int) (x [Points]float64) {
-	x[row] = 1
+// inverseOf returns the inverse of a positive definite matrix, without its row and column 0. It changes a.
+func inverseOf(a *[Points][Points]float64) (x [Points][Points]float64) {
+	for i := 1; i < Points; i++ {
+		x[i][i] = 1
+	}
 	for i := 1; i < Points; i++ {
 		for j := i + 1; j < Points; j++ {
 			factor := a[j][i] / a[i][i]
 			for k := i; k < Points; k++ {
 				a[j][k] -= factor * a[i][k]
 			}
-			x[j] -= factor * x[i]
+			for k := 1; k <= i; k++ {
+				x[j][k] -= factor * x[i][k]
+			}
 		}
 	}
 	for i := Points - 1; i > 0; i-- {
-		for k := i + 1; k < Points; k++ {
-			x[i] -= a[i][k] * x[k]
+		for k := range x[i] {
+			for j := i + 1; j < Points; j++ {
+				x[i][k] -= a[i][j] * x[j][k]
+			}
+			x[i][k] /= a[i][i]
 		}
-		x[i] /= a[i][i]
 	}
 	return x
 }
 
-// At returns the forecast loss at a point of a Curve, and its standard error. Both are NaN before the first sample.
-func (f *Forecasts) At(of *Curve, point, loss int) (forecast, deviation float64) {
-	forecast, variance := f.Whole.At(loss)
-	if point > 0 {
-		var base *Curve
-		switch of {
-		case &f.SilentFeatures:
-			base = &f.Features
-		case &f.SilentGroups:
-			base = &f.Groups
+// Of returns the forecast losses at the points of a Curve, and their standard errors. They are NaN before the first sample.
+func (f *Forecasts) Of(of *Curve, loss int) (forecast, deviation [Points]float64) {
+	var base *Curve
+	switch of {
+	case &f.SilentFeatures:
+		base = &f.Features
+	case &f.SilentGroups:
+		base = &f.Groups
+	}
+	forecast[0], deviation[0] = f.Whole.At(loss)
+	grows, more := of.estimates(loss, base)
+	for i := range forecast {
+		variance := deviation[0]
+		if i > 0 {
+			forecast[i], variance = max(0, forecast[0]+grows[i]), variance+more[i]
 		}
-		grows, more := of.At(point, loss, base)
-		forecast, variance = max(0, forecast+grows), variance+more
+		if !(variance <= math.MaxFloat64) && forecast[i] == forecast[i] { // squares of huge losses overflow
+			variance = math.MaxFloat64
+		}
+		deviation[i] = variance
 	}
-	if !(variance <= math.MaxFloat64) && forecast == forecast { // squares of huge losses overflow
-		variance = math.MaxFloat64
+	for i, variance := range deviation {
+		deviation[i] = math.Sqrt(variance)
 	}
-	return forecast, math.Sqrt(variance)
+	return forecast, deviation
 }
 
 // Masks returns the number of masks of a Curve so far.

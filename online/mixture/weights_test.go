@@ -329,12 +329,12 @@ func TestCurve(t *testing.T) {
 			}
 			f.Features.Add(number, whole, &masked)
 		}
+		forecast, deviation := f.Of(&f.Features, 0)
 		for _, point := range []int{0, 3, 5, 9} {
 			d := Missing(point)
-			got, deviation := f.At(&f.Features, point, 0)
-			off := got - (0.1 + 0.2*d + 0.3*d*d*d)
-			gap, told = gap+off*off, told+deviation*deviation
-			if math.Abs(off) > 2*deviation {
+			off := forecast[point] - (0.1 + 0.2*d + 0.3*d*d*d)
+			gap, told = gap+off*off, told+deviation[point]*deviation[point]
+			if math.Abs(off) > 2*deviation[point] {
 				outside++
 			}
 		}
@@ -350,11 +350,11 @@ func TestCurve(t *testing.T) {
 // TestCurveForgets checks that forecasts follow a model that has become better, and that they are not known at first.
 func TestCurveForgets(t *testing.T) {
 	var f Forecasts
-	x, deviation := f.At(&f.Features, 0, 0)
-	must.True(t, x != x && deviation != deviation, "nothing has been forecast, and it is %v ± %v", x, deviation)
+	x, deviation := f.Of(&f.Features, 0)
+	must.True(t, x[0] != x[0] && deviation[0] != deviation[0], "nothing has been forecast, and it is %v ± %v", x, deviation)
 	f.Whole.Add(1, Losses{0.5})
-	x, deviation = f.At(&f.Features, 5, 0)
-	must.True(t, x != x && deviation != deviation, "nothing is known of masks, and the forecast is %v ± %v", x, deviation)
+	x, deviation = f.Of(&f.Features, 0)
+	must.True(t, x[5] != x[5] && deviation[5] != deviation[5], "nothing is known of masks, and the forecast is %v ± %v", x, deviation)
 	for number := uint64(2); number <= 4000; number++ {
 		whole, grows := 0.5, 0.4
 		if number > 1000 {
@@ -368,8 +368,8 @@ func TestCurveForgets(t *testing.T) {
 		f.Features.Add(number, Losses{whole}, &masked)
 	}
 	for point, want := range map[int]float64{0: 0.1, 5: 0.2, 9: 0.28} {
-		got, _ := f.At(&f.Features, point, 0)
-		must.True(t, math.Abs(got-want) < 0.02, "forecast %.3f at point %d, want %.3f", got, point, want)
+		got, _ := f.Of(&f.Features, 0)
+		must.True(t, math.Abs(got[point]-want) < 0.02, "forecast %.3f at point %d, want %.3f", got[point], point, want)
 	}
 }
 
