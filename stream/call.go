@@ -12,6 +12,7 @@ import (
 	"io"
 
 	"github.com/segmentio/kafka-go/protocol"
+	"github.com/twmb/franz-go/pkg/kbin"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
@@ -50,15 +51,15 @@ func ask[R kmsg.Response](rw io.ReadWriter, request kmsg.Request) (none R, err e
 
 // decodeAnswer decodes a response, which begins with the correlation ID.
 func decodeAnswer(response kmsg.Response, body []byte) error {
-	c := cursor{b: body}
-	c.int32()
+	b := kbin.Reader{Src: body}
+	b.Int32()
 	if response.IsFlexible() && protocol.ApiKey(response.Key()) != protocol.ApiVersions {
-		c.tags()
+		kmsg.SkipTags(&b)
 	}
-	if err := c.err(); err != nil {
+	if err := b.Complete(); err != nil {
 		return err
 	}
-	return response.ReadFrom(c.b)
+	return response.ReadFrom(b.Src)
 }
 
 // exchange writes a request and reads the response, without its length.

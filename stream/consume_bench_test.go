@@ -22,6 +22,7 @@ import (
 	"blankout/stream/record"
 
 	"github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // benchRecord is an event of 200 bytes.
@@ -55,7 +56,7 @@ func readBenchmark(t testing.TB, values [][]byte, keys bool, codec int16, decode
 	config := DefaultConsumerConfig()
 	c := &Consumer{config: config, schema: s, decoding: decoding{decoder: decoder, most: config.BatchRecords, unpack: unpacker{limit: maxUnpacked}}}
 	f := &fetcher{consumer: c, topic: "t", end: -1}
-	return c, f, &fetched{from: f, response: fetchResponse{records: response}}
+	return c, f, &fetched{from: f, response: kmsg.FetchResponseTopicPartition{RecordBatches: response}}
 }
 
 // readOnce scans and reads the response once, and calls each for its events.
@@ -335,17 +336,17 @@ func countRaw(ctx context.Context, address string, events int) (int, error) {
 	transport := &kafka.Transport{}
 	defer transport.CloseIdleConnections()
 	var x fetchExchange
-	var r fetchResponse
 	n := 0
 	for n < events {
 		x.set("t", 0, int64(n), 1<<20, 500*time.Millisecond)
 		if _, err := transport.RoundTrip(ctx, kafka.TCP(address), &x); err != nil {
 			return n, err
 		}
-		if err := x.parse(&r); err != nil {
+		r, err := x.parse()
+		if err != nil {
 			return n, err
 		}
-		for rest := r.records; len(rest) > 0; {
+		for rest := r.RecordBatches; len(rest) > 0; {
 			var batch recordBatch
 			var err error
 			if batch, rest, err = parseBatch(rest); err == errPartialBatch {
@@ -353,7 +354,7 @@ func countRaw(ctx context.Context, address string, events int) (int, error) {
 			} else if err != nil {
 				return n, err
 			}
-			records := recordReader{rest: batch.records, left: batch.count}
+			records := recordReader{rest: batch.Records, left: batch.NumRecords}
 			var record rawRecord
 			for {
 				ok, err := records.next(&record)
