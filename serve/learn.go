@@ -40,8 +40,7 @@ func (t *site) learn(w http.ResponseWriter, r *http.Request) (ok bool) {
 	}
 	key := r.Header.Get("Idempotency-Key")
 	if len(key) > maxKey {
-		fail(w, http.StatusBadRequest, fmt.Sprintf("%d bytes, the most is %d", len(key), maxKey), "Idempotency-Key")
-		return false
+		return fail(w, http.StatusBadRequest, fmt.Sprintf("%d bytes, the most is %d", len(key), maxKey), "Idempotency-Key")
 	}
 	predict, ok1 := switched(w, r, "predict")
 	labels, ok2 := switched(w, r, "labels")
@@ -51,8 +50,7 @@ func (t *site) learn(w http.ResponseWriter, r *http.Request) (ok bool) {
 	acceptor := t.service.Learn()
 	if acceptor == nil {
 		w.Header().Set("Retry-After", "1")
-		fail(w, http.StatusServiceUnavailable, "the learner is starting", r.URL.Path)
-		return false
+		return fail(w, http.StatusServiceUnavailable, "the learner is starting", r.URL.Path)
 	}
 	body, ok := t.config.body(w, r)
 	if !ok {
@@ -68,17 +66,14 @@ func (t *site) learn(w http.ResponseWriter, r *http.Request) (ok bool) {
 	events, err := split(body, most)
 	switch {
 	case errors.Is(err, errTooMany):
-		failTooMany(w, most, each)
-		return false
+		return failTooMany(w, most, each)
 	case err != nil:
 		if syntax := (*json.SyntaxError)(nil); errors.As(err, &syntax) {
 			err = fmt.Errorf("byte %d of the request: %w", syntax.Offset, err)
 		}
-		fail(w, http.StatusBadRequest, err.Error(), fmt.Sprintf("event %d", len(events)))
-		return false
+		return fail(w, http.StatusBadRequest, err.Error(), fmt.Sprintf("event %d", len(events)))
 	case len(events) == 0:
-		fail(w, http.StatusBadRequest, "no events", "body")
-		return false
+		return fail(w, http.StatusBadRequest, "no events", "body")
 	}
 	for i, e := range events {
 		events[i] = oneLine(e)
@@ -91,19 +86,16 @@ func (t *site) learn(w http.ResponseWriter, r *http.Request) (ok bool) {
 		asked := events
 		if m != nil && m.Record.Format == "csv" {
 			if asked, err = m.Record.Rows(events); err != nil {
-				fail(w, http.StatusBadRequest, err.Error(), "body")
-				return false
+				return fail(w, http.StatusBadRequest, err.Error(), "body")
 			}
 		}
 		if err := writeAnswers(ctx, &list, m, asked, 0, t.config.keyed(""), false); err != nil {
-			failLate(w, r, t.config.AnswerTimeout) // nothing is stored
-			return false
+			return failLate(w, r, t.config.AnswerTimeout) // nothing is stored
 		}
 		out.Predictions = list.Bytes()
 	}
 	if out.Accepted, err = acceptor.Accept(r.Context(), key, events, labels); err != nil {
-		failLearn(w, r, err)
-		return false
+		return failLearn(w, r, err)
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(newTaker(w, t.config.ClientTimeout, 0)).Encode(out) // an error means that the client has gone
@@ -123,15 +115,14 @@ func oneLine(e []byte) []byte {
 	}, e)
 }
 
-// failLearn responds with the reason why events were not accepted.
-func failLearn(w http.ResponseWriter, r *http.Request, err error) {
+// failLearn responds with the reason why events were not accepted. It returns false.
+func failLearn(w http.ResponseWriter, r *http.Request, err error) bool {
 	var refused *inbox.RefusedError
 	var reused *inbox.ReusedError
 	status, where := http.StatusInternalServerError, r.URL.Path
 	switch {
 	case errors.As(err, &refused):
-		fail(w, http.StatusBadRequest, string(refused.Reason)+": "+refused.Detail, fmt.Sprintf("event %d", refused.Event))
-		return
+		return fail(w, http.StatusBadRequest, string(refused.Reason)+": "+refused.Detail, fmt.Sprintf("event %d", refused.Event))
 	case errors.As(err, &reused):
 		if status, where = http.StatusUnprocessableEntity, fmt.Sprintf("event %d", reused.Event); reused.Event < 0 {
 			where = "Idempotency-Key"
@@ -145,10 +136,9 @@ func failLearn(w http.ResponseWriter, r *http.Request, err error) {
 		w.Header().Set("Retry-After", "1")
 		status = http.StatusServiceUnavailable
 	case errors.Is(err, errors.ErrUnsupported):
-		fail(w, http.StatusBadRequest, "separate labels need labels.topics", "labels")
-		return
+		return fail(w, http.StatusBadRequest, "separate labels need labels.topics", "labels")
 	}
-	fail(w, status, err.Error(), where)
+	return fail(w, status, err.Error(), where)
 }
 
 // switched returns in set whether a query parameter is 1. If the parameter is neither absent nor 1 nor 0, switched
@@ -160,8 +150,7 @@ func switched(w http.ResponseWriter, r *http.Request, name string) (set, ok bool
 	case "1", "true":
 		return true, true
 	default:
-		fail(w, http.StatusBadRequest, fmt.Sprintf("%s=%.20q: want 1 or 0", name, text), "query")
-		return false, false
+		return false, fail(w, http.StatusBadRequest, fmt.Sprintf("%s=%.20q: want 1 or 0", name, text), "query")
 	}
 }
 

@@ -236,24 +236,26 @@ func writeJSON(w io.Writer, m *served.Model, linear *model.Linear, weights bool)
 	if err != nil {
 		return err
 	}
-	head, err := json.Marshal(m.Head)
-	if err != nil {
+	out := bufio.NewWriter(w)
+	part := func(before string, x any) error {
+		data, err := json.Marshal(x)
+		out.WriteString(before)
+		out.Write(data)
 		return err
 	}
-	out := bufio.NewWriter(w)
-	fmt.Fprintf(out, `%s,"model":%s`, bytes.TrimSuffix(where, []byte("}")), head)
+	out.Write(bytes.TrimSuffix(where, []byte("}")))
+	if err := part(`,"model":`, m.Head); err != nil {
+		return err
+	}
 	if k, ok := m.Model.(*kernel.Model); ok {
 		fmt.Fprintf(out, `,"kernel":%q,"support_vectors":%d`, k.Kernel.String(), k.Support())
 	}
 	if linear != nil {
 		separator := `,"curves":[`
 		for c := range linear.DrawnSplines() {
-			data, err := json.Marshal(c)
-			if err != nil {
+			if err := part(separator, c); err != nil {
 				return err
 			}
-			out.WriteString(separator)
-			out.Write(data)
 			separator = ",\n"
 		}
 		if separator == ",\n" {
@@ -265,12 +267,9 @@ func writeJSON(w io.Writer, m *served.Model, linear *model.Linear, weights bool)
 		out.WriteString(`,"weights":[`)
 		separator := ""
 		for c := range linear.Columns() {
-			out.WriteString(separator)
-			data, err := json.Marshal(column{c.Number, name(c.Number), c.Weights, c.Standardization})
-			if err != nil {
+			if err := part(separator, column{c.Number, name(c.Number), c.Weights, c.Standardization}); err != nil {
 				return err
 			}
-			out.Write(data)
 			separator = ",\n"
 		}
 		out.WriteString("]")
@@ -278,11 +277,9 @@ func writeJSON(w io.Writer, m *served.Model, linear *model.Linear, weights bool)
 			fmt.Fprintf(out, `,"clip":%v`, clip)
 		}
 		if cosines := linear.ExportedCosines(); cosines != nil {
-			data, err := json.Marshal(cosines)
-			if err != nil {
+			if err := part(`,"cosines":`, cosines); err != nil {
 				return err
 			}
-			fmt.Fprintf(out, `,"cosines":%s`, data)
 		}
 	}
 	out.WriteString("}\n")

@@ -95,8 +95,7 @@ func plain(w http.ResponseWriter, r *http.Request) bool {
 		return true
 	}
 	w.Header().Set("Accept-Encoding", "identity")
-	fail(w, http.StatusUnsupportedMediaType, fmt.Sprintf("Content-Encoding %.20q is not supported: send events uncompressed", coding), "Content-Encoding")
-	return false
+	return fail(w, http.StatusUnsupportedMediaType, fmt.Sprintf("Content-Encoding %.20q is not supported: send events uncompressed", coding), "Content-Encoding")
 }
 
 // body reads the body of a request. If ok is false, it has sent an error response.
@@ -109,8 +108,7 @@ func (c Config) body(w http.ResponseWriter, r *http.Request) (body []byte, ok bo
 	if errors.As(err, new(*http.MaxBytesError)) {
 		status = http.StatusRequestEntityTooLarge
 	}
-	fail(w, status, err.Error(), "body")
-	return nil, false
+	return nil, fail(w, status, err.Error(), "body")
 }
 
 // mostEvents returns the largest number of events in a request that asks for explanations by the given number of
@@ -120,8 +118,8 @@ func mostEvents(m *served.Model, explain int) (most, each int) {
 	return min(maxEvents, max(1, maxNumbers/max(1, each))), each
 }
 
-func failTooMany(w http.ResponseWriter, most, each int) {
-	fail(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("too many events: a request may contain %d (%d if each event has at most %d numbers; here %d, its classes and explained features)",
+func failTooMany(w http.ResponseWriter, most, each int) bool {
+	return fail(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("too many events: a request may contain %d (%d if each event has at most %d numbers; here %d, its classes and explained features)",
 		most, maxEvents, maxNumbers/maxEvents, each), "body")
 }
 
@@ -138,14 +136,12 @@ func (s *models) predict(w http.ResponseWriter, r *http.Request) (ok bool) {
 	}
 	if explain > 0 {
 		if err := m.Explains(); err != nil {
-			fail(w, http.StatusBadRequest, err.Error(), "query")
-			return false
+			return fail(w, http.StatusBadRequest, err.Error(), "query")
 		}
 	}
 	m, err := asCSV(m, r, body)
 	if err != nil {
-		fail(w, http.StatusBadRequest, err.Error(), "body")
-		return false
+		return fail(w, http.StatusBadRequest, err.Error(), "body")
 	}
 	most, each := mostEvents(m, explain)
 	events, err := split(body, most)
@@ -154,14 +150,11 @@ func (s *models) predict(w http.ResponseWriter, r *http.Request) (ok bool) {
 	}
 	switch {
 	case errors.Is(err, errTooMany):
-		failTooMany(w, most, each)
-		return false
+		return failTooMany(w, most, each)
 	case err != nil:
-		fail(w, http.StatusBadRequest, err.Error(), fmt.Sprintf("event %d", len(events)))
-		return false
+		return fail(w, http.StatusBadRequest, err.Error(), fmt.Sprintf("event %d", len(events)))
 	case len(events) == 0:
-		fail(w, http.StatusBadRequest, "no events", "body")
-		return false
+		return fail(w, http.StatusBadRequest, "no events", "body")
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), s.config.AnswerTimeout)
 	defer cancel()
@@ -172,17 +165,15 @@ func (s *models) predict(w http.ResponseWriter, r *http.Request) (ok bool) {
 			panic(http.ErrAbortHandler) // aborting shows the client that the response is incomplete
 		}
 		if none := (*noneError)(nil); errors.As(err, &none) {
-			fail(w, http.StatusBadRequest, none.Error(), "event 0")
-			return false
+			return fail(w, http.StatusBadRequest, none.Error(), "event 0")
 		}
-		failLate(w, r, s.config.AnswerTimeout)
-		return false
+		return failLate(w, r, s.config.AnswerTimeout)
 	}
 	return true
 }
 
-func failLate(w http.ResponseWriter, r *http.Request, timeout time.Duration) {
-	fail(w, http.StatusServiceUnavailable, fmt.Sprintf("no answer within %v: send fewer events at a time", timeout), r.URL.Path)
+func failLate(w http.ResponseWriter, r *http.Request, timeout time.Duration) bool {
+	return fail(w, http.StatusServiceUnavailable, fmt.Sprintf("no answer within %v: send fewer events at a time", timeout), r.URL.Path)
 }
 
 // asker predicts the events of a request.

@@ -436,9 +436,10 @@ func reply(w http.ResponseWriter, status int, body any) {
 	w.Write(append(data, '\n'))
 }
 
-// fail writes a JSON error with the fields what and where.
-func fail(w http.ResponseWriter, status int, what, where string) {
+// fail writes a JSON error with the fields what and where. It returns false, the result of a handler that has failed.
+func fail(w http.ResponseWriter, status int, what, where string) bool {
 	reply(w, status, map[string]string{"error": what, "where": where})
+	return false
 }
 
 // asked returns the value of a numeric query parameter between least and most, or usual if the query does not have the
@@ -456,8 +457,7 @@ func asked(w http.ResponseWriter, r *http.Request, name, things string, least, m
 	if most < math.MaxInt {
 		to = "to " + strconv.Itoa(most)
 	}
-	fail(w, http.StatusBadRequest, fmt.Sprintf("%s=%.20q: want a number of %s from %d %s", name, text, things, least, to), "query")
-	return 0, false
+	return 0, fail(w, http.StatusBadRequest, fmt.Sprintf("%s=%.20q: want a number of %s from %d %s", name, text, things, least, to), "query")
 }
 
 // jsonErrors converts the mux's own errors, for unknown paths and methods, to the JSON form of all other errors. It
