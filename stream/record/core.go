@@ -4,6 +4,7 @@ package record
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"strings"
@@ -124,37 +125,32 @@ func (d *core) reset(r *Record, e *event.Example) {
 	d.labeled, d.seenClass, d.weight, d.id, d.time, d.notFinite = false, 0, 1, r.Key, r.Time, 0
 }
 
-// begin clears e and reports whether the record can be decoded at all.
-func (d *core) begin(r *Record, e *event.Example) bool {
+// begin clears e and reports whether the record can be decoded at all. wire says that the format requires the header of
+// the wire format.
+func (d *core) begin(r *Record, e *event.Example, wire bool) bool {
 	d.reset(r, e)
-	switch v := r.Value; {
+	v := r.Value
+	headed := len(v) >= 5 && v[0] == 0
+	switch {
+	case v == nil:
+		return d.refuse(r, e, event.ReasonTombstone, "it has no value")
 	case len(v) == 0:
-		d.refuseEmpty(r, e)
+		return d.refuse(r, e, event.ReasonSyntax, "the record is empty")
 	case r.Cut:
-		d.refuse(r, e, event.ReasonOversize, "a line of more than max_bytes, %d; %s", d.c.MaxBytes, RestSkipped)
+		return d.refuse(r, e, event.ReasonOversize, "a line of more than max_bytes, %d; %s", d.c.MaxBytes, RestSkipped)
 	case len(v) > d.c.MaxBytes:
-		d.refuse(r, e, event.ReasonOversize, "%d bytes, max_bytes is %d", len(v), d.c.MaxBytes)
-	case v[0] == 0 && len(v) >= 5:
-		id := uint32(v[1])<<24 | uint32(v[2])<<16 | uint32(v[3])<<8 | uint32(v[4])
-		d.refuse(r, e, event.ReasonSchemaFormat, "magic byte 0: a record of a schema registry, schema %d: the formats avro, protobuf and json-schema read it", id)
-	default:
-		return true
+		return d.refuse(r, e, event.ReasonOversize, "%d bytes, max_bytes is %d", len(v), d.c.MaxBytes)
+	case headed && !wire:
+		return d.refuse(r, e, event.ReasonSchemaFormat, "magic byte 0: a record of a schema registry, schema %d: the formats avro, protobuf and json-schema read it", binary.BigEndian.Uint32(v[1:]))
+	case wire && !headed:
+		return d.refuse(r, e, event.ReasonSchemaFormat, "it does not start with a zero byte and a schema id, as format %s requires", d.c.Format)
 	}
-	return false
-}
-
-// refuseEmpty refuses a record without bytes. A record with a null value is a tombstone.
-func (d *core) refuseEmpty(r *Record, e *event.Example) {
-	if r.Value == nil {
-		d.refuse(r, e, event.ReasonTombstone, "it has no value")
-		return
-	}
-	d.refuse(r, e, event.ReasonSyntax, "the record is empty")
+	return true
 }
 
 // refuse makes e a refused record. It removes what the record has added to the Schema, so that the record has no effect
-// on learning.
-func (d *core) refuse(r *Record, e *event.Example, reason event.Reason, detail string, args ...any) {
+// on learning. It returns false, the result of the functions that refuse.
+func (d *core) refuse(r *Record, e *event.Example, reason event.Reason, detail string, args ...any) bool {
 	e.Features.Index, e.Features.Value = e.Features.Index[:0], e.Features.Value[:0]
 	e.Field, e.Missing = e.Field[:0], e.Missing[:0]
 	e.Label, e.Target, e.Weight, e.Key, e.Time, e.Value = event.Unlabeled, 0, 0, r.Key, r.Time, nil
@@ -170,6 +166,7 @@ func (d *core) refuse(r *Record, e *event.Example, reason event.Reason, detail s
 		d.newNames.forget()
 		d.age++ // invalidates the ids stored in each named
 	}
+	return false
 }
 
 // cutDetail limits the message about a refused record. The message is part of a dead letter, and must not be many times
@@ -201,20 +198,17 @@ func (d *core) label(r *Record, e *event.Example, text []byte) bool {
 	class, ok := d.labels[string(text)]
 	if !ok {
 		if len(bytes.TrimSpace(text)) == 0 {
-			d.refuse(r, e, event.ReasonLabel, "the label is empty: leave the field out, or write null, if the event has no label")
-			return false
+			return d.refuse(r, e, event.ReasonLabel, "the label is empty: leave the field out, or write null, if the event has no label")
 		}
 		if len(text) > maxNameBytes {
-			d.refuse(r, e, event.ReasonLabel, "a label of %d bytes, %.40q…: the most is %d", len(text), text, maxNameBytes)
-			return false
+			return d.refuse(r, e, event.ReasonLabel, "a label of %d bytes, %.40q…: the most is %d", len(text), text, maxNameBytes)
 		}
 		if class, ok = d.s.Class(text); !ok {
 			bound := fmt.Sprintf("max_classes %d", d.s.MaxClasses)
 			if d.s.MoreClasses > 0 {
 				bound += fmt.Sprintf(", and %d of few events", d.s.MoreClasses)
 			}
-			d.refuse(r, e, event.ReasonLabel, "label %.40q is not one of the classes %s, and no more are possible (%s)", text, event.ClassList(d.s.Classes), bound)
-			return false
+			return d.refuse(r, e, event.ReasonLabel, "label %.40q is not one of the classes %s, and no more are possible (%s)", text, event.ClassList(d.s.Classes), bound)
 		}
 		if len(d.labels) < 1<<12 {
 			d.labels[string(text)] = class
@@ -230,16 +224,14 @@ func (d *core) target(r *Record, e *event.Example, text []byte) bool {
 	x, ok := d.parse(text)
 	switch {
 	case !ok:
-		d.refuse(r, e, event.ReasonLabel, "label %.40q is not a number, which the loss requires", text)
+		return d.refuse(r, e, event.ReasonLabel, "label %.40q is not a number, which the loss requires", text)
 	case !(x >= -maxMagnitude && x <= maxMagnitude):
-		d.refuse(r, e, event.ReasonLabel, "label %.40q is beyond 1e30", text)
+		return d.refuse(r, e, event.ReasonLabel, "label %.40q is beyond 1e30", text)
 	case d.s.Target.Check(x) != nil:
-		d.refuse(r, e, event.ReasonLabel, "label %.40q is negative, but the loss is for counts", text)
-	default:
-		e.Label, e.Target = 0, x
-		return true
+		return d.refuse(r, e, event.ReasonLabel, "label %.40q is negative, but the loss is for counts", text)
 	}
-	return false
+	e.Label, e.Target = 0, x
+	return true
 }
 
 // named is a field name with its hash and the field ids found so far.
@@ -529,8 +521,7 @@ func (d *core) takeLabel(r *Record, e *event.Example) bool {
 		return !d.labeled || d.label(r, e, d.class)
 	}
 	if d.labeled {
-		d.refuse(r, e, event.ReasonLabel, "the given label differs from the field %.80q (record.label)", d.c.Label)
-		return false
+		return d.refuse(r, e, event.ReasonLabel, "the given label differs from the field %.80q (record.label)", d.c.Label)
 	}
 	return d.label(r, e, r.Label)
 }
@@ -541,8 +532,7 @@ func (d *core) finish(r *Record, e *event.Example) bool {
 		return false
 	}
 	if d.tooMany() {
-		d.refuse(r, e, event.ReasonTooMany, moreFeatures, d.c.MaxFeatures)
-		return false
+		return d.refuse(r, e, event.ReasonTooMany, moreFeatures, d.c.MaxFeatures)
 	}
 	d.sort(d.mask)
 	n := len(d.sorted)
@@ -561,8 +551,7 @@ func (d *core) finish(r *Record, e *event.Example) bool {
 		}
 		value[to] += from.value
 		if v := value[to]; v > maxMagnitude || v < -maxMagnitude {
-			d.refuse(r, e, event.ReasonOutOfRange, "the features that meet in column %d sum to %g", column, v)
-			return false
+			return d.refuse(r, e, event.ReasonOutOfRange, "the features that meet in column %d sum to %g", column, v)
 		}
 	}
 	e.Features.Index, e.Features.Value, e.Field = index[:to+1], value[:to+1], field[:to+1]
@@ -584,8 +573,7 @@ func (d *core) counts(r *Record, e *event.Example) bool {
 			if len(e.Field) > 0 && d.s.Fields[e.Field[i]].Name != "" {
 				where = fmt.Sprintf("field %.80q", d.s.Fields[e.Field[i]].Name)
 			}
-			d.refuse(r, e, event.ReasonOutOfRange, "a feature of %s is %g, but noise poisson needs features of at least 0", where, v)
-			return false
+			return d.refuse(r, e, event.ReasonOutOfRange, "a feature of %s is %g, but noise poisson needs features of at least 0", where, v)
 		}
 	}
 	return true
@@ -624,8 +612,7 @@ func (d *core) cross(r *Record, e *event.Example) bool {
 				}
 				v := d.entries[a].value * d.entries[b].value
 				if v > maxMagnitude || v < -maxMagnitude {
-					d.refuse(r, e, event.ReasonOutOfRange, "%s is %g, the limit is 1e30", x.name, v)
-					return false
+					return d.refuse(r, e, event.ReasonOutOfRange, "%s is %g, the limit is 1e30", x.name, v)
 				}
 				if x.id == 0 {
 					x.id = d.fieldID(x.name, event.Cross)

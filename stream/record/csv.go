@@ -76,17 +76,20 @@ func (e *MissingColumnError) Error() string {
 }
 
 func (d *csvDecoder) Decode(_ context.Context, r Record, e *event.Example) error {
-	if !d.begin(&r, e) {
-		return nil
+	if d.begin(&r, e, false) && d.line(&r, e) {
+		d.complete(&r, e)
 	}
+	return nil
+}
+
+// line reads the values of a line. It returns false if it has refused the record.
+func (d *csvDecoder) line(r *Record, e *event.Example) bool {
 	data := bytes.TrimPrefix(bytes.TrimRight(r.Value, "\r\n"), []byte("\ufeff")) // a mark is there where files are put together
 	if text := notUTF8(data); text != "" {
-		d.refuse(&r, e, event.ReasonSyntax, "%s", text)
-		return nil
+		return d.refuse(r, e, event.ReasonSyntax, "%s", text)
 	}
 	if d.isHeader(data) {
-		d.refuse(&r, e, event.ReasonSyntax, "the header again, as where files are put together")
-		return nil
+		return d.refuse(r, e, event.ReasonSyntax, "the header again, as where files are put together")
 	}
 	columns := d.columns
 	if d.unlabeled != nil {
@@ -97,17 +100,14 @@ func (d *csvDecoder) Decode(_ context.Context, r Record, e *event.Example) error
 	i, p := 0, 0
 	for ; ; i++ {
 		if i == len(columns) {
-			d.refuse(&r, e, event.ReasonSyntax, "byte %d: a value more than the %d columns", p+1, i)
-			return nil
+			return d.refuse(r, e, event.ReasonSyntax, "byte %d: a value more than the %d columns", p+1, i)
 		}
 		text, inPlace, next := csvValue(data, p, d.separator, &d.scratch)
 		if next < 0 {
-			d.refuse(&r, e, event.ReasonSyntax, "byte %d: column %q: "+strayQuote, p+1, columns[i].name)
-			return nil
+			return d.refuse(r, e, event.ReasonSyntax, "byte %d: column %q: "+strayQuote, p+1, columns[i].name)
 		}
 		if reason, detail := d.column(&columns[i], text, inPlace); detail != "" {
-			d.refuse(&r, e, reason, "byte %d: column %q: %s", p+1, columns[i].name, detail)
-			return nil
+			return d.refuse(r, e, reason, "byte %d: column %q: %s", p+1, columns[i].name, detail)
 		}
 		if next == len(data) {
 			break
@@ -124,11 +124,9 @@ func (d *csvDecoder) Decode(_ context.Context, r Record, e *event.Example) error
 				other = fmt.Sprintf(": record.separator is %q, and %q would make them so many", d.separator, separator)
 			}
 		}
-		d.refuse(&r, e, event.ReasonSyntax, "%d values for %d columns%s", i+1, len(columns), other)
-		return nil
+		return d.refuse(r, e, event.ReasonSyntax, "%d values for %d columns%s", i+1, len(columns), other)
 	}
-	d.complete(&r, e)
-	return nil
+	return true
 }
 
 // isHeader reports whether a line has the names of the columns.

@@ -72,13 +72,19 @@ func notUTF8(text []byte) string {
 	if utf8.Valid(text) {
 		return ""
 	}
-	p := 0
-	for {
+	p := invalidUTF8(text)
+	return fmt.Sprintf("byte %d: "+byteNotUTF8, p+1, text[p])
+}
+
+const byteNotUTF8 = "0x%02x is not UTF-8: convert the text, with iconv -f LATIN1 -t UTF-8 if it is Latin-1"
+
+// invalidUTF8 returns the position of the first invalid byte of text, which is not valid UTF-8.
+func invalidUTF8(text []byte) int {
+	for p := 0; ; {
 		r, size := utf8.DecodeRune(text[p:])
 		if r == utf8.RuneError && size <= 1 {
-			break
+			return p
 		}
 		p += size
 	}
-	return fmt.Sprintf("byte %d: 0x%02x is not UTF-8: convert the text, with iconv -f LATIN1 -t UTF-8 if it is Latin-1", p+1, text[p])
 }

@@ -99,7 +99,7 @@ func newJSON(c core) (Decoder, error) {
 }
 
 func (d *jsonDecoder) Decode(_ context.Context, r Record, e *event.Example) error {
-	if !d.begin(&r, e) {
+	if !d.begin(&r, e, false) {
 		return nil
 	}
 	d.event++
@@ -647,14 +647,8 @@ func (d *jsonDecoder) str(p int) ([]byte, int) {
 }
 
 func (d *jsonDecoder) notUTF8(start, end int) int {
-	for p := start; p < end; {
-		r, size := utf8.DecodeRune(d.data[p:end])
-		if r == utf8.RuneError && size == 1 {
-			return d.fail(p, event.ReasonSyntax, "byte 0x%02x is not UTF-8: convert the text, with iconv -f LATIN1 -t UTF-8 if it is Latin-1", d.data[p])
-		}
-		p += size
-	}
-	panic("unreachable: called for invalid text")
+	p := start + invalidUTF8(d.data[start:end])
+	return d.fail(p, event.ReasonSyntax, "byte "+byteNotUTF8, d.data[p])
 }
 
 // unescape continues str at the first backslash, which is at p.

@@ -49,7 +49,7 @@ func (d *Svmlight) DecodeLabel(r *Record, e *event.Example, label []byte) {
 
 // DecodeFeatures fills e except for its Label, whose text it returns. ok is false for a refused record.
 func (d *Svmlight) DecodeFeatures(r *Record, e *event.Example) (label []byte, ok bool) {
-	if !d.begin(r, e) {
+	if !d.begin(r, e, false) {
 		return nil, false
 	}
 	label, p, ok := d.labelText(r, e)
@@ -97,8 +97,7 @@ func (d *Svmlight) DecodeFeatures(r *Record, e *event.Example) (label []byte, ok
 				p = word(data, start)
 				continue
 			}
-			d.refuseEntry(r, e, start)
-			return nil, false
+			return nil, d.refuseEntry(r, e, start)
 		}
 		name := data[start:p]
 		p++
@@ -113,29 +112,24 @@ func (d *Svmlight) DecodeFeatures(r *Record, e *event.Example) (label []byte, ok
 		} else {
 			x, p = number(data, p, false)
 			if p < 0 || p < len(data) && !blank(data[p]) && data[p] != '#' {
-				d.refuseEntry(r, e, start)
-				return nil, false
+				return nil, d.refuseEntry(r, e, start)
 			}
 			if x > maxMagnitude || x < -maxMagnitude {
-				d.refuse(r, e, event.ReasonOutOfRange, "byte %d: %.60q is beyond 1e30", start+1, data[start:p])
-				return nil, false
+				return nil, d.refuse(r, e, event.ReasonOutOfRange, "byte %d: %.60q is beyond 1e30", start+1, data[start:p])
 			}
 		}
 		if !keep {
 			if d.tooMany() {
-				d.refuse(r, e, event.ReasonTooMany, moreFeatures, d.c.MaxFeatures)
-				return nil, false
+				return nil, d.refuse(r, e, event.ReasonTooMany, moreFeatures, d.c.MaxFeatures)
 			}
 			d.pair(&d.anonymous, event.Sparse, name, x)
 			continue
 		}
 		if i -= first; i > d.mask {
 			if i == ^uint64(0) {
-				d.refuse(r, e, event.ReasonOutOfRange, "byte %d: index 0, but indices start at 1 (set zero_based if they start at 0)", start+1)
-			} else {
-				d.refuse(r, e, event.ReasonOutOfRange, "byte %d: index %s needs more than bits %d", start+1, name, d.s.Bits)
+				return nil, d.refuse(r, e, event.ReasonOutOfRange, "byte %d: index 0, but indices start at 1 (set zero_based if they start at 0)", start+1)
 			}
-			return nil, false
+			return nil, d.refuse(r, e, event.ReasonOutOfRange, "byte %d: index %s needs more than bits %d", start+1, name, d.s.Bits)
 		}
 		if int64(i) <= last {
 			ascending = false
@@ -157,19 +151,16 @@ func (d *Svmlight) labelText(r *Record, e *event.Example) (label []byte, end int
 	start := p
 	for p < len(data) && !blank(data[p]) && data[p] != '#' {
 		if data[p] == ':' || data[p] == ',' {
-			d.refuse(r, e, event.ReasonLabel, "byte %d: %q where the label should be", start+1, data[start:word(data, start)])
-			return nil, 0, false
+			return nil, 0, d.refuse(r, e, event.ReasonLabel, "byte %d: %q where the label should be", start+1, data[start:word(data, start)])
 		}
 		p++
 	}
 	label = data[start:p]
 	if len(label) == 0 {
-		d.refuse(r, e, event.ReasonSyntax, "byte %d: no label", start+1)
-		return nil, 0, false
+		return nil, 0, d.refuse(r, e, event.ReasonSyntax, "byte %d: no label", start+1)
 	}
 	if notFinite(label) {
-		d.refuse(r, e, event.ReasonNotFinite, "byte %d: label %s", start+1, label)
-		return nil, 0, false
+		return nil, 0, d.refuse(r, e, event.ReasonNotFinite, "byte %d: label %s", start+1, label)
 	}
 	return label, p, true
 }
@@ -188,8 +179,7 @@ func (d *Svmlight) arrange(r *Record, e *event.Example, keep, ascending bool) bo
 	}
 	e.Field = nil
 	if len(e.Features.Index) > d.c.MaxFeatures {
-		d.refuse(r, e, event.ReasonTooMany, moreFeatures, d.c.MaxFeatures)
-		return false
+		return d.refuse(r, e, event.ReasonTooMany, moreFeatures, d.c.MaxFeatures)
 	}
 	return d.counts(r, e)
 }
@@ -265,16 +255,15 @@ func someDigits(text []byte) (x uint64, digits int) {
 	return firstDigits(w, digits), digits
 }
 
-// refuseEntry refuses the record because the text at p is not index:value.
-func (d *Svmlight) refuseEntry(r *Record, e *event.Example, p int) {
+// refuseEntry refuses the record because the text at p is not index:value. It returns false.
+func (d *Svmlight) refuseEntry(r *Record, e *event.Example, p int) bool {
 	entry := r.Value[p:word(r.Value, p)]
 	for i, c := range entry {
 		if c == ':' && notFinite(entry[i+1:]) {
-			d.refuse(r, e, event.ReasonNotFinite, "byte %d: %.60q is not finite", p+1, entry)
-			return
+			return d.refuse(r, e, event.ReasonNotFinite, "byte %d: %.60q is not finite", p+1, entry)
 		}
 	}
-	d.refuse(r, e, event.ReasonSyntax, "byte %d: %.60q where index:value should be", p+1, entry)
+	return d.refuse(r, e, event.ReasonSyntax, "byte %d: %.60q where index:value should be", p+1, entry)
 }
 
 // blank reports whether c separates the words of a line.

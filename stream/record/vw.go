@@ -27,7 +27,7 @@ func newVW(c core) (Decoder, error) {
 }
 
 func (d *vwDecoder) Decode(_ context.Context, r Record, e *event.Example) error {
-	if !d.begin(&r, e) {
+	if !d.begin(&r, e, false) {
 		return nil
 	}
 	p := d.head(&r, e)
@@ -74,24 +74,26 @@ func (d *vwDecoder) head(r *Record, e *event.Example) int {
 			d.id = text
 		case words == 0:
 			if notFinite(text) {
-				d.refuse(r, e, event.ReasonNotFinite, "byte %d: label %s", start+1, text)
-				return -1
+				return d.stop(r, e, event.ReasonNotFinite, "byte %d: label %s", start+1, text)
 			}
 			if bytes.IndexByte(text, ':') >= 0 || bytes.IndexByte(text, ',') >= 0 {
-				d.refuse(r, e, event.ReasonLabel, "byte %d: %.40q is not one label", start+1, text)
-				return -1
+				return d.stop(r, e, event.ReasonLabel, "byte %d: %.40q is not one label", start+1, text)
 			}
 			d.special(isLabel, text, true)
 		case words == 1:
 			if reason, detail := d.special(isWeight, text, true); detail != "" {
-				d.refuse(r, e, reason, "byte %d: %s", start+1, detail)
-				return -1
+				return d.stop(r, e, reason, "byte %d: %s", start+1, detail)
 			}
 		default:
-			d.refuse(r, e, event.ReasonSyntax, "byte %d: %.40q, want at most label, importance and tag before the first |", start+1, text)
-			return -1
+			return d.stop(r, e, event.ReasonSyntax, "byte %d: %.40q, want at most label, importance and tag before the first |", start+1, text)
 		}
 	}
+}
+
+// stop refuses the record and returns -1.
+func (d *vwDecoder) stop(r *Record, e *event.Example, reason event.Reason, detail string, args ...any) int {
+	d.refuse(r, e, reason, detail, args...)
+	return -1
 }
 
 // namespace reads from the bar at p to the next bar or the end.
@@ -100,16 +102,15 @@ func (d *vwDecoder) namespace(r *Record, e *event.Example, p int) int {
 	p++
 	n, scale := &d.anonymous, 1.0
 	if p < len(data) && !blank(data[p]) && data[p] != '|' {
-		name, value, ok, end := d.word(r, e, p)
-		if !ok {
+		name, value, end := d.word(r, e, p)
+		if end < 0 {
 			return -1
 		}
 		if len(name) > 0 {
 			n = d.namespaces[string(name)]
 			if n == nil {
 				if len(name) > maxFieldBytes {
-					d.refuse(r, e, event.ReasonOversize, "byte %d: namespace %.40q…: a name of %d bytes, the most is %d", p+1, name, len(name), maxFieldBytes)
-					return -1
+					return d.stop(r, e, event.ReasonOversize, "byte %d: namespace %.40q…: a name of %d bytes, the most is %d", p+1, name, len(name), maxFieldBytes)
 				}
 				field := d.named(string(name))
 				if n = &field; len(d.namespaces) < d.c.MaxFields && len(name) <= maxNameBytes {
@@ -128,12 +129,11 @@ func (d *vwDecoder) namespace(r *Record, e *event.Example, p int) int {
 			return p
 		}
 		if d.tooMany() {
-			d.refuse(r, e, event.ReasonTooMany, moreFeatures, d.c.MaxFeatures)
-			return -1
+			return d.stop(r, e, event.ReasonTooMany, moreFeatures, d.c.MaxFeatures)
 		}
 		start := p
-		name, x, ok, end := d.word(r, e, p)
-		if !ok {
+		name, x, end := d.word(r, e, p)
+		if end < 0 {
 			return -1
 		}
 		p = end
@@ -141,8 +141,7 @@ func (d *vwDecoder) namespace(r *Record, e *event.Example, p int) int {
 			continue
 		}
 		if x *= scale; math.Abs(x) > maxMagnitude {
-			d.refuse(r, e, event.ReasonOutOfRange, "byte %d: %.60q is beyond 1e30", start+1, data[start:end])
-			return -1
+			return d.stop(r, e, event.ReasonOutOfRange, "byte %d: %.60q is beyond 1e30", start+1, data[start:end])
 		}
 		if n == &d.anonymous && d.s.NumericIndices {
 			if column, ok := d.index(name); ok {
@@ -154,32 +153,29 @@ func (d *vwDecoder) namespace(r *Record, e *event.Example, p int) int {
 	}
 }
 
-// word reads name or name:value at p. A name without a value has the value 1.
-func (d *vwDecoder) word(r *Record, e *event.Example, p int) (name []byte, value float64, ok bool, end int) {
+// word reads name or name:value at p. A name without a value has the value 1. end is -1 after a refusal.
+func (d *vwDecoder) word(r *Record, e *event.Example, p int) (name []byte, value float64, end int) {
 	data, start := r.Value, p
 	for p < len(data) && !blank(data[p]) && data[p] != '|' && data[p] != ':' {
 		p++
 	}
 	name = data[start:p]
 	if p >= len(data) || data[p] != ':' {
-		return name, 1, true, p
+		return name, 1, p
 	}
 	value, end = number(data, p+1, false)
 	if end < 0 || end < len(data) && !blank(data[end]) && data[end] != '|' {
 		for end = p + 1; end < len(data) && !blank(data[end]) && data[end] != '|'; end++ {
 		}
 		if notFinite(data[p+1 : end]) {
-			d.refuse(r, e, event.ReasonNotFinite, "byte %d: %.60q is not finite", start+1, data[start:end])
-		} else {
-			d.refuse(r, e, event.ReasonSyntax, "byte %d: %.60q, want name or name:number", start+1, data[start:end])
+			return nil, 0, d.stop(r, e, event.ReasonNotFinite, "byte %d: %.60q is not finite", start+1, data[start:end])
 		}
-		return nil, 0, false, end
+		return nil, 0, d.stop(r, e, event.ReasonSyntax, "byte %d: %.60q, want name or name:number", start+1, data[start:end])
 	}
 	if value > maxMagnitude || value < -maxMagnitude {
-		d.refuse(r, e, event.ReasonOutOfRange, "byte %d: %.60q is beyond 1e30", start+1, data[start:end])
-		return nil, 0, false, end
+		return nil, 0, d.stop(r, e, event.ReasonOutOfRange, "byte %d: %.60q is beyond 1e30", start+1, data[start:end])
 	}
-	return name, value, true, end
+	return name, value, end
 }
 
 // index returns the column of a name that is a number, as in svmlight.

@@ -41,10 +41,10 @@ func newWire(c core, kind string, compile func(*registry.Schema) (valueDecoder, 
 }
 
 func (d *wire) Decode(ctx context.Context, r Record, e *event.Example) error {
-	id, value, ok := d.header(&r, e)
-	if !ok {
+	if !d.begin(&r, e, true) {
 		return nil
 	}
+	id, value := binary.BigEndian.Uint32(r.Value[1:]), r.Value[5:]
 	schema, err := d.schema(ctx, id)
 	if err != nil {
 		return err
@@ -60,22 +60,6 @@ func (d *wire) Decode(ctx context.Context, r Record, e *event.Example) error {
 	schema.decode(&d.places, value)
 	d.end(&r, e)
 	return nil
-}
-
-// header clears e, and returns the schema ID and the value after it. ok is false if the record is refused.
-func (d *core) header(r *Record, e *event.Example) (id uint32, value []byte, ok bool) {
-	d.reset(r, e)
-	switch v := r.Value; {
-	case len(v) == 0:
-		d.refuseEmpty(r, e)
-	case len(v) > d.c.MaxBytes:
-		d.refuse(r, e, event.ReasonOversize, "%d bytes, max_bytes is %d", len(v), d.c.MaxBytes)
-	case v[0] != 0 || len(v) < 5:
-		d.refuse(r, e, event.ReasonSchemaFormat, "it does not start with a zero byte and a schema id, as format %s requires", d.c.Format)
-	default:
-		return binary.BigEndian.Uint32(v[1:]), v[5:], true
-	}
-	return 0, nil, false
 }
 
 // schema returns the decoder of a schema. It returns an error only if ctx ends.
@@ -116,12 +100,11 @@ func newJSONSchema(c core) (Decoder, error) {
 }
 
 func (d *jsonSchema) Decode(ctx context.Context, r Record, e *event.Example) error {
-	_, value, ok := d.header(&r, e)
-	if !ok {
+	if !d.begin(&r, e, true) {
 		return nil
 	}
 	whole := r.Value
-	r.Value = value
+	r.Value = whole[5:]
 	if err := d.jsonDecoder.Decode(ctx, r, e); err != nil {
 		return err
 	}
