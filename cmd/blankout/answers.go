@@ -185,12 +185,13 @@ func (a *answers) rowOf(e *event.Example, scores, probabilities []float64, place
 	return append(a.row, strings.Join(names, " "))
 }
 
-func (a *answers) flush() error {
-	if a.csv == nil {
+// flushed writes the buffered rows of w, which may be nil.
+func flushed(w *csv.Writer) error {
+	if w == nil {
 		return nil
 	}
-	a.csv.Flush()
-	return a.csv.Error()
+	w.Flush()
+	return w.Error()
 }
 
 // printable returns names in a form that is safe to print.

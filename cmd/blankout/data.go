@@ -19,7 +19,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"blankout/app/served"
-	"blankout/checkpoint"
 	"blankout/internal/event"
 	"blankout/internal/model"
 	"blankout/stream"
@@ -86,26 +85,21 @@ func (d *dataFlags) add(c *cobra.Command) {
 	f.BoolVar(&d.flags.ZeroBased, "zero-based", false, "svmlight indices start at 0")
 	f.StringVar(&d.flags.Absent, "absent", d.flags.Absent, "meaning of an absent field: auto, zero or missing\nauto: a usual JSON field is missing, an index is 0; zero: a JSON number is 0; missing: a usual index is missing")
 	_ = c.RegisterFlagCompletionFunc("absent", cobra.FixedCompletions([]string{event.AbsentAuto, event.AbsentZero, event.AbsentMissing}, cobra.ShellCompDirectiveNoFileComp))
-	f.Var(groupsFlag{&d.flags}, "groups", "features that fail together: every:N, or `FILE` with a line for each group\nevery:N takes columns 1 to N, N+1 to 2N and so on of svmlight and images; a line is a name, then fields or\ncolumns, as in sensor1 1-8,17")
+	f.Func("groups", "features that fail together: every:N, or `FILE` with a line for each group\nevery:N takes columns 1 to N, N+1 to 2N and so on of svmlight and images; a line is a name, then fields or\ncolumns, as in sensor1 1-8,17", d.setGroups)
 	f.StringVar(&d.refused, "refused", "fail", "on an unusable record: fail, or skip and count it")
 	d.settings.add(c)
 	f.Lookup("config").Usage = "configuration `FILE` with [record] and [registry], how to read records"
 	f.Lookup("set").Usage = "one setting of [record], as in --set record.text=body (`KEY=VALUE`)"
 }
 
-// groupsFlag is the flag --groups.
-type groupsFlag struct{ record *record.Config }
-
-func (g groupsFlag) String() string { return "" }
-func (g groupsFlag) Type() string   { return "string" }
-
-func (g groupsFlag) Set(text string) error {
+// setGroups sets the groups of --groups.
+func (d *dataFlags) setGroups(text string) error {
 	if every, ok := strings.CutPrefix(text, "every:"); ok {
 		n, err := strconv.ParseUint(every, 10, 31)
 		if err != nil || n < 1 {
 			return fmt.Errorf("want a number of columns after every:, as in every:8, not %q", every)
 		}
-		g.record.Groups, g.record.GroupEvery = nil, uint32(n)
+		d.flags.Groups, d.flags.GroupEvery = nil, uint32(n)
 		return nil
 	}
 	file, err := os.Open(text)
@@ -117,7 +111,7 @@ func (g groupsFlag) Set(text string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", text, err)
 	}
-	g.record.Groups, g.record.GroupEvery = groups, 0
+	d.flags.Groups, d.flags.GroupEvery = groups, 0
 	return nil
 }
 
@@ -235,9 +229,10 @@ func (d *dataFlags) regroup(s *event.Schema) {
 	}
 }
 
-// printFormat prints the record settings of a model's file, and which of the file's other settings are used.
-func (p *program) printFormat(m *served.Model, further ...string) {
-	if p.quiet || !m.Recorded {
+// printFormat prints the record settings of a model's file, and which of the file's other settings are used. It prints
+// nothing if a configuration file replaces them.
+func (p *program) printFormat(settings *configFlags, m *served.Model, further ...string) {
+	if p.quiet || settings.file != "" || !m.Recorded {
 		return
 	}
 	defaults := record.DefaultConfig().Settings()
@@ -324,7 +319,9 @@ func (d *dataFlags) eachPlaced(ctx context.Context, paths []string, s *event.Sch
 		return usageError{errors.New("name a file of examples with -d (- is standard input)")}
 	}
 	for _, path := range paths {
-		if err := d.eachOf(ctx, path, s, f); err != nil {
+		if err := d.eachOf(ctx, path, s, f); errors.Is(err, errEnough) {
+			return nil
+		} else if err != nil {
 			return err
 		}
 	}
@@ -458,11 +455,11 @@ func readAnswering(path string) (*served.Model, error) {
 	if strings.Contains(path, "://") || len(served.ShardDirectories(path)) > 0 {
 		return openModel(path)
 	}
-	file, at, _, err := readCheckpoint(path)
+	s, err := readCheckpoint(path)
 	if err != nil {
 		return nil, err
 	}
-	return modelOf(file, at)
+	return s.model, nil
 }
 
 // warnStale prints a warning if predictions of a model with stale weights were worse than predicting the class
@@ -481,13 +478,4 @@ func (d *dataFlags) write(path string, m model.Model) error {
 	read := d.reading
 	read.Columns = d.record.Columns // the header of another file may differ
 	return served.New(m, read).WriteFile(path)
-}
-
-// modelOf reads the model of a file.
-func modelOf(file *checkpoint.File, path string) (*served.Model, error) {
-	m, err := served.FromFile(file, nil)
-	if err != nil {
-		return nil, refusedError{fmt.Errorf("%s: %w", path, err)}
-	}
-	return m, nil
 }

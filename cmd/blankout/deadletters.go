@@ -142,7 +142,7 @@ func (o *deadLetterFlags) each(ctx context.Context, p *program, c *config.Config
 		}
 		if is[*stream.LetterError](err) {
 			n.Damaged++
-			fmt.Fprintln(p.stderr, "warning: "+event.Printable(err.Error()))
+			p.warn(event.Printable(err.Error()))
 			continue
 		}
 		if err != nil {
@@ -283,7 +283,7 @@ func (p *program) replayDeadLetters(ctx context.Context, o *deadLetterFlags, to,
 		switch {
 		case why != "":
 			n.LeftOut[why]++
-			fmt.Fprintf(p.stderr, "warning: %s/%d offset %d is skipped: %s\n", event.Printable(l.Topic), l.Partition, l.Offset, why)
+			p.warn(fmt.Sprintf("%s/%d offset %d is skipped: %s", event.Printable(l.Topic), l.Partition, l.Offset, why))
 			return nil
 		case file == nil:
 			return produce(l)
@@ -298,13 +298,11 @@ func (p *program) replayDeadLetters(ctx context.Context, o *deadLetterFlags, to,
 	if err != nil {
 		return fmt.Errorf("%w (some records may have been written; all dead letters remain)", err)
 	}
-	if !p.quiet {
-		for _, where := range slices.Sorted(maps.Keys(n.Replayed)) {
-			fmt.Fprintf(p.stderr, "wrote %s to %s\n", plural(n.Replayed[where], "record"), event.Printable(where))
-		}
-		if len(n.Replayed) == 0 {
-			fmt.Fprintln(p.stderr, "wrote no record")
-		}
+	for _, where := range slices.Sorted(maps.Keys(n.Replayed)) {
+		p.note(fmt.Sprintf("wrote %s to %s", plural(n.Replayed[where], "record"), event.Printable(where)))
+	}
+	if len(n.Replayed) == 0 {
+		p.note("wrote no record")
 	}
 	if err := p.encode(o.json, n); err != nil {
 		return err

@@ -231,7 +231,7 @@ func (d *demo) summary(ctx context.Context, r *run.Runner, store *checkpoint.Sto
 		for _, level := range levels {
 			percent := 100 * simulate.Error(row.model, examples, simulate.Random{Fraction: level})
 			fmt.Fprintf(out, "%7.1f", percent)
-			result.add(row.name, level, percent)
+			result.Deleted = append(result.Deleted, demoDeleted{row.name, level, percent})
 		}
 	}
 
@@ -265,10 +265,6 @@ type demoDeleted struct {
 	Learned  string  `json:"learned"`
 	Fraction float64 `json:"fraction"`
 	Error    float64 `json:"error"` // error in percent
-}
-
-func (r *demoResult) add(learned string, fraction, percent float64) {
-	r.Deleted = append(r.Deleted, demoDeleted{learned, fraction, percent})
 }
 
 // again learns the same events in the same order with another configuration.

@@ -4,7 +4,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -197,9 +196,7 @@ func (p *program) corruptSchema(o *corruptFlags) (*event.Schema, error) {
 	if err := o.data.resolve(m); err != nil {
 		return nil, err
 	}
-	if o.data.settings.file == "" {
-		p.printFormat(m)
-	}
+	p.printFormat(&o.data.settings, m)
 	o.data.regroup(m.Schema)
 	schema := m.Schema.Clone()
 	if loss.IsRegression(m.Loss) {
@@ -290,14 +287,12 @@ func (p *program) runCorrupt(c *cobra.Command, o *corruptFlags, noise loss.Noise
 		}
 		return nil
 	})
-	if err = errors.Join(err, w.Close()); err == nil {
-		screen.done(fmt.Sprintf("%s, %s of each", plural(n, "example"), plural(o.copies, "copy")))
+	if err = errors.Join(err, w.Close()); err != nil {
+		return err
 	}
-	if err == nil && o.json {
-		err = json.NewEncoder(p.stdout).Encode(struct {
-			Examples int `json:"examples"`
-			Copies   int `json:"copies"` // number of copies of each example
-		}{n, o.copies})
-	}
-	return err
+	screen.done(fmt.Sprintf("%s, %s of each", plural(n, "example"), plural(o.copies, "copy")))
+	return p.encode(o.json, struct {
+		Examples int `json:"examples"`
+		Copies   int `json:"copies"` // number of copies of each example
+	}{n, o.copies})
 }

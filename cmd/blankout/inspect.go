@@ -186,11 +186,13 @@ func (p *program) inspectShards(directories []string, asJSON bool) error {
 }
 
 func inspectFile(path string, weights int) (*inspection, error) {
-	file, path, bytes, err := readCheckpoint(path)
+	read, err := readCheckpoint(path)
 	if err != nil {
 		return nil, err
 	}
-	i := &inspection{File: path, Kind: file.Kind, Bytes: int64(bytes)}
+	file, trained := read.file, read.model
+	path = read.path
+	i := &inspection{File: path, Kind: file.Kind, Bytes: int64(read.bytes)}
 	rows := blockSize{Name: "rows"}
 	for _, b := range file.Blocks {
 		if learner, ok := learnerOfBlock(b.Name); ok {
@@ -207,10 +209,6 @@ func inspectFile(path string, weights int) (*inspection, error) {
 		i.Blocks = append(i.Blocks, blockSize{b.Name, len(b.Data)})
 	}
 	i.Blocks = append(i.Blocks, rows)
-	trained, err := modelOf(file, path)
-	if err != nil {
-		return nil, err
-	}
 	head, s := trained.Head, trained.Schema
 	i.Events, i.Classes, i.Columns = head.Events, s.Classes, s.Columns()
 	for _, f := range s.Fields {

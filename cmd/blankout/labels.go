@@ -38,16 +38,25 @@ func joins(c *config.Config, o runFlags) bool { return o.labels != "" || len(c.L
 
 // checkJoin returns an error for settings that do not work with delayed labels.
 func checkJoin(c *config.Config, o runFlags) error {
-	switch {
-	case o.data != "" && o.labels == "":
-		return usageError{fmt.Errorf("-d %s: labels are delayed (labels.topics): name the labels' file with --labels", o.data)}
-	case o.data == "" && o.labels != "":
-		return usageError{fmt.Errorf("--labels %s: name the file of the events with -d", o.labels)}
-	case o.data == "-" || o.labels == "-":
+	if err := checkJoined(c, o.data, o.labels); err != nil {
+		return err
+	}
+	if o.data == "-" || o.labels == "-" {
 		return usageError{errors.New("delayed labels need files or topics, not standard input")}
 	}
 	if err := c.CheckJoin(); err != nil {
 		return usageError{fmt.Errorf("[labels] %w", err)}
+	}
+	return nil
+}
+
+// checkJoined returns an error if only the events or only their labels are in a file.
+func checkJoined(c *config.Config, data, later string) error {
+	switch {
+	case data != "" && later == "" && len(c.Labels.Topics) > 0:
+		return usageError{fmt.Errorf("-d %s: labels are delayed (labels.topics): name the labels' file with --labels", data)}
+	case data == "" && later != "":
+		return usageError{fmt.Errorf("--labels %s: name the file of the events with -d", later)}
 	}
 	return nil
 }
@@ -128,9 +137,7 @@ func (s *service) openJoined(ctx context.Context, c *config.Config, o runFlags, 
 func openLanes(ctx context.Context, s *event.Schema, from event.Offsets, events, later stream.Input, log *slog.Logger) (lanes []labels.Lane, all []stream.Opened, err error) {
 	defer func() {
 		if err != nil {
-			for _, o := range all {
-				err = errors.Join(err, o.Close())
-			}
+			err = errors.Join(err, closeAll(all))
 		}
 	}()
 	for i, in := range []stream.Input{events, later} {
@@ -222,11 +229,7 @@ func (a *addedPartitions) watch(events, later stream.Input) (stop func() error) 
 	return func() error {
 		cancel()
 		watching.Wait()
-		var errs []error
-		for _, o := range a.opened {
-			errs = append(errs, o.Close())
-		}
-		return errors.Join(errs...)
+		return closeAll(a.opened)
 	}
 }
 
@@ -352,16 +355,12 @@ type joinedFiles struct {
 
 // Close stores the counts, and then closes the events and the labels.
 func (j *joinedFiles) Close() error {
-	var errs []error
-	for _, o := range j.opened {
-		errs = append(errs, o.Close())
-	}
+	err := closeAll(j.opened)
 	if j.join != nil {
-		counts := j.join.Counts()
-		*j.counts = &counts
-		errs = append(errs, j.join.Close())
+		*j.counts = new(j.join.Counts())
+		err = errors.Join(err, j.join.Close())
 	}
-	return errors.Join(append(errs, os.RemoveAll(j.directory))...)
+	return errors.Join(err, os.RemoveAll(j.directory))
 }
 
 // consumers are either one consumer for each partition or one consumer for all partitions.

@@ -158,9 +158,7 @@ func (o *predictFlags) openModel(p *program) (*served.Model, error) {
 	if err := o.data.resolve(read); err != nil {
 		return nil, err
 	}
-	if o.data.settings.file == "" {
-		p.printFormat(read)
-	}
+	p.printFormat(&o.data.settings, read)
 	return read, nil
 }
 
@@ -227,7 +225,7 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	}
 	scores, probabilities := make([]float64, head.Outputs), make([]float64, max(head.Outputs, 2))
 	seen := examined{model: read, known: known, zero: -1, refuse: o.unknown == "refuse"}
-	unmet, oddTime := unseen{model: read}, false
+	unmet, oddTime := unseen{model: read, byField: map[uint16]*unseenField{}}, false
 	write, err := newAnswers(out, o.out, read, reader, schema, &o.data, o.explain)
 	if err != nil {
 		return errors.Join(fmt.Errorf("%s: %w", o.model, err), out.Close())
@@ -265,10 +263,7 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 		}
 		return write.add(e, s, probabilities, place)
 	})
-	if errors.Is(err, errEnough) {
-		err = nil
-	}
-	if err = errors.Join(err, write.flush(), out.Close()); err != nil {
+	if err = errors.Join(err, flushed(write.csv), out.Close()); err != nil {
 		return err
 	}
 	if o.explain.form != "" {
@@ -314,7 +309,7 @@ type predicted struct {
 	Refused  int                         `json:"refused"` // number of rejected and skipped records
 }
 
-// errEnough stops the reading of examples. It is not reported as an error.
+// errEnough stops dataFlags.eachPlaced without an error.
 var errEnough = errors.New("enough examples")
 
 // printNames prints the number of names in the model's dictionary.
@@ -341,11 +336,11 @@ func measureClasses(to *measure.Evaluation, h *model.Head, e *event.Example, a m
 
 // printUnlabeled prints the number of examples without a label.
 func (p *program) printUnlabeled(seen *examined, o *predictFlags) {
-	if seen.zeros > 0 && !p.quiet {
-		fmt.Fprintln(p.stderr, "every label is 0, which is not a class of the model: the examples count as unlabeled")
+	if seen.zeros > 0 {
+		p.note("every label is 0, which is not a class of the model: the examples count as unlabeled")
 	}
 	if seen.n > 0 && seen.zeros+seen.labeled == 0 && !o.data.record.Unlabeled {
-		fmt.Fprintf(p.stderr, "warning: none of %s has a label (--label is %q), so nothing is measured; give --unlabeled if that is intended\n", plural(seen.n, "example"), o.data.record.Label)
+		p.warn(fmt.Sprintf("none of %s has a label (--label is %q), so nothing is measured; give --unlabeled if that is intended", plural(seen.n, "example"), o.data.record.Label))
 	}
 }
 

@@ -176,32 +176,46 @@ func openModel(where string) (*served.Model, error) {
 	return m, nil
 }
 
+// saved is a file of a checkpoint or another model.
+type saved struct {
+	path  string // path or address of the file that was read
+	bytes int
+	file  *checkpoint.File
+	model *served.Model
+}
+
 // readCheckpoint reads a checkpoint or any other file of a model. For a directory or s3://BUCKET/PREFIX it reads the
-// newest checkpoint. The result at is the path or address of the file that was read.
-func readCheckpoint(path string) (file *checkpoint.File, at string, bytes int, err error) {
+// newest checkpoint.
+func readCheckpoint(path string) (*saved, error) {
 	var data []byte
+	var at string
 	if strings.HasPrefix(path, "s3://") {
 		l, err := config.Load(config.Source{Env: os.Environ()})
 		if err != nil {
-			return nil, path, 0, usageError{err}
+			return nil, usageError{err}
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		data, at, err = s3.Read(ctx, l.S3, path)
-		if err != nil {
-			return nil, path, 0, err
+		if data, at, err = s3.Read(ctx, l.S3, path); err != nil {
+			return nil, err
 		}
 	} else {
+		var err error
 		if at, err = checkpoint.Newest(path); err != nil {
-			return nil, path, 0, event.HideAddresses(err)
+			return nil, event.HideAddresses(err)
 		}
 		if data, err = os.ReadFile(at); err != nil {
-			return nil, at, 0, err
+			return nil, err
 		}
 	}
-	if file, err = checkpoint.Decode(data); err != nil {
-		return nil, at, 0, fmt.Errorf("%s: %w", at, err)
+	file, err := checkpoint.Decode(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", at, err)
 	}
 	file.Name = filepath.Base(at)
-	return file, at, len(data), nil
+	m, err := served.FromFile(file, nil)
+	if err != nil {
+		return nil, refusedError{fmt.Errorf("%s: %w", at, err)}
+	}
+	return &saved{at, len(data), file, m}, nil
 }

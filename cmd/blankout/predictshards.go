@@ -67,10 +67,7 @@ func (p *program) predictWithShards(ctx context.Context, o *predictFlags, m *ser
 		}
 		return x.add(ctx, &in.Examples[i], in.Schema, place)
 	}))
-	if errors.Is(err, errEnough) {
-		err = nil
-	}
-	if err = errors.Join(err, x.flush(), out.Close()); err != nil {
+	if err = errors.Join(err, flushed(x.rows), out.Close()); err != nil {
 		return err
 	}
 	x.finish(o.data.tally.refused)
@@ -143,14 +140,6 @@ func rowOf(e *event.Example, a *served.Prediction, place func() string) []string
 		return []string{id, number(a.Value), number(a.Low), number(a.High)}
 	}
 	return []string{id, a.Class, number(&a.Probability)}
-}
-
-func (x *shardAnswers) flush() error {
-	if x.rows == nil {
-		return nil
-	}
-	x.rows.Flush()
-	return x.rows.Error()
 }
 
 // finish computes the measures.

@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -164,11 +163,9 @@ func (p *program) produceFile(ctx context.Context, name string, recordConfig rec
 		return fmt.Errorf("%w (%d records of %s were acknowledged)", err, produced, name)
 	}
 	if asJSON {
-		return json.NewEncoder(p.stdout).Encode(produceResult{c.Topic, produced, time.Since(began).Seconds()})
+		return p.encode(true, produceResult{c.Topic, produced, time.Since(began).Seconds()})
 	}
-	if !p.quiet {
-		fmt.Fprintf(p.stderr, "produced %s records into topic %q, %s a second\n", humanize.Comma(int64(produced)), c.Topic,
-			humanize.Comma(int64(float64(produced)/max(time.Since(began).Seconds(), 1e-3))))
-	}
+	p.note(fmt.Sprintf("produced %s records into topic %q, %s a second", humanize.Comma(int64(produced)), c.Topic,
+		humanize.Comma(int64(float64(produced)/max(time.Since(began).Seconds(), 1e-3)))))
 	return nil
 }

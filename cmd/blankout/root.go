@@ -180,6 +180,15 @@ func modelTarget(path string) error {
 	return nil
 }
 
+// closeAll closes all resources in a list.
+func closeAll[C io.Closer](all []C) error {
+	var errs []error
+	for _, c := range all {
+		errs = append(errs, c.Close())
+	}
+	return errors.Join(errs...)
+}
+
 func (o *resultFile) Close() error {
 	err := o.Flush()
 	if o.file != nil {

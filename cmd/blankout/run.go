@@ -128,11 +128,13 @@ var settingFlags = []struct{ name, key, usage string }{
 	{"label", "record.label", "`FIELD` that holds the class"},
 }
 
-// changed returns the settings whose flags were given, as KEY=VALUE.
+// changed returns the settings whose flags were given, as KEY=VALUE. A flag may set several keys.
 func changed(c *cobra.Command, settings map[string]string) (out []string) {
-	for flag, key := range settings {
+	for flag, keys := range settings {
 		if f := c.Flags().Lookup(flag); f.Changed {
-			out = append(out, key+"="+f.Value.String())
+			for key := range strings.FieldsSeq(keys) {
+				out = append(out, key+"="+f.Value.String())
+			}
 		}
 	}
 	return out
@@ -142,16 +144,12 @@ func (p *program) learn(c *cobra.Command, o runFlags, settings *configFlags) err
 	if o.reset && o.from != "" {
 		return usageError{errors.New("--reset and --from exclude each other")}
 	}
-	flags := map[string]string{"brokers": "kafka.brokers", "topic": "kafka.topics", "group": "group.name"}
+	flags := map[string]string{"brokers": "kafka.brokers", "topic": "kafka.topics", "group": "group.name", "id": "record.id labels.id"}
 	for _, l := range settingFlags {
 		flags[l.name] = l.key
 	}
 	settings.findHere()
-	given := changed(c, flags)
-	if f := c.Flags().Lookup("id"); f.Changed {
-		given = append(given, "record.id="+f.Value.String(), "labels.id="+f.Value.String())
-	}
-	l, err := settings.load(given...)
+	l, err := settings.load(changed(c, flags)...)
 	if err != nil {
 		return located{err}
 	}

@@ -47,7 +47,7 @@ type sample struct {
 // beyond the limit of a learner.
 func readSample(ctx context.Context, in stream.Input) (_ *sample, err error) {
 	in.Record.MaxClasses = max(in.Record.MaxClasses, maxClasses)
-	out := &sample{schema: in.Record.Schema()}
+	out := &sample{schema: in.Record.Schema(), fields: sampled{}}
 	file, err := in.Open(ctx, out.schema, nil)
 	if err != nil {
 		return nil, err
@@ -352,19 +352,16 @@ type readings struct {
 }
 
 // add adds the values of an event. The argument number is the number of the event's record, counted from 1.
-func (f *sampled) add(e *event.Example, s *event.Schema, number int) {
-	if *f == nil {
-		*f = sampled{}
-	}
+func (f sampled) add(e *event.Example, s *event.Schema, number int) {
 	for i, column := range e.Features.Index {
 		key := sampledKey{column: column}
 		if len(e.Field) > 0 && e.Field[i] != 0 {
 			key = sampledKey{field: e.Field[i]}
 		}
-		r := (*f)[key]
+		r := f[key]
 		if r == nil {
 			r = &readings{low: math.Inf(1), high: math.Inf(-1), whole: true, last: math.Inf(-1), numbers: map[float64]struct{}{}, columns: map[uint32]struct{}{}}
-			(*f)[key] = r
+			f[key] = r
 		}
 		if r.newest != number {
 			r.events, r.newest = r.events+1, number

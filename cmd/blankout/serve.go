@@ -87,14 +87,11 @@ func onDisk(path, reports string) (s serve.Service, err error) {
 		s.Reports, _, err = serve.OpenReports(reports, 1000)
 		return s, err
 	}
-	opened, file, _, err := readCheckpoint(path)
+	read, err := readCheckpoint(path)
 	if err != nil {
 		return s, err
 	}
-	model, err := modelOf(opened, file)
-	if err != nil {
-		return s, err
-	}
+	opened, file, model := read.file, read.path, read.model
 	if info, err := os.Stat(file); err == nil && model.At.IsZero() {
 		model.At = info.ModTime()
 	}

@@ -337,11 +337,9 @@ func (s *service) openRunner(c *config.Config, o runFlags, store *checkpoint.Sto
 // serve starts the HTTP server.
 func (s *service) serve(c *config.Config, model func() *served.Model, consuming *atomic.Pointer[consumers], reports *serve.Reports, places *atomic.Pointer[serve.Snapshots], acceptor *atomic.Pointer[serve.Acceptor], predictor *predict.Predictor, log *slog.Logger) error {
 	shown := serve.Service{
-		Status: s.runner.Status,
-		Model:  model,
-		Source: func() *stream.ConsumerStats {
-			return consuming.Load().stats()
-		},
+		Status:   s.runner.Status,
+		Model:    model,
+		Source:   func() *stream.ConsumerStats { return consuming.Load().stats() },
 		Registry: c.Record.Registry,
 		Recent:   s.runner.Recent,
 		Reports:  reports, Validate: s.runner.Validate, Snapshots: places.Load,
@@ -418,7 +416,9 @@ func (s *service) openSource(ctx context.Context, c *config.Config, data string,
 		return events, err
 	}
 	if data == "-" {
-		later := &laterInput{open: open}
+		// The first bytes determine the format and may take long to arrive. A run that waits for them serves the model of
+		// its checkpoint and can be stopped.
+		later := &paths{left: []string{data}, open: func(ctx context.Context, _ string) (stream.Opened, error) { return open(ctx) }}
 		s.close = append(s.close, later.Close)
 		r.Source = later
 		r.Offsets.At("stdin", 0, 0).Next = 0
@@ -444,27 +444,4 @@ func (s *service) openSource(ctx context.Context, c *config.Config, data string,
 		}
 	}
 	return nil
-}
-
-// laterInput is standard input that is opened by the first call of Next. Its first bytes determine its format and may
-// take long to arrive. A run that waits for these bytes serves the model of its checkpoint and can be stopped.
-type laterInput struct {
-	open   func(context.Context) (stream.Opened, error)
-	opened stream.Opened
-}
-
-func (l *laterInput) Next(ctx context.Context, b *event.Batch) (err error) {
-	if l.opened == nil {
-		if l.opened, err = l.open(ctx); err != nil {
-			return err
-		}
-	}
-	return l.opened.Next(ctx, b)
-}
-
-func (l *laterInput) Close() error {
-	if l.opened == nil {
-		return nil
-	}
-	return l.opened.Close()
 }

@@ -275,9 +275,7 @@ func (p *program) subjects(ctx context.Context, o *simulateFlags, screen *screen
 			return nil, err
 		}
 		data.regroup(m.Schema)
-		if o.data.settings.file == "" {
-			p.printFormat(m)
-		}
+		p.printFormat(&o.data.settings, m)
 		key, err := json.Marshal([]any{m.Schema, data.record})
 		if err != nil {
 			return nil, err
@@ -320,11 +318,10 @@ func eachShard(models []string) (out []string) {
 
 // examples reads copies of all events. The flag --max-events limits their number.
 func (o *simulateFlags) examples(ctx context.Context, data *dataFlags, paths []string, s *event.Schema, screen *screen) ([]event.Example, error) {
-	enough := errors.New("enough")
 	var out []event.Example
 	err := data.each(ctx, paths, s, func(e *event.Example) error {
 		if o.maxEvents > 0 && len(out) == o.maxEvents {
-			return enough
+			return errEnough
 		}
 		out = append(out, event.Example{Features: e.Features.Clone(), Field: slices.Clone(e.Field), Missing: slices.Clone(e.Missing),
 			Label: e.Label, Target: e.Target, Weight: e.Weight, Time: e.Time, Offset: e.Offset})
@@ -333,7 +330,7 @@ func (o *simulateFlags) examples(ctx context.Context, data *dataFlags, paths []s
 		}
 		return nil
 	})
-	if err != nil && !errors.Is(err, enough) {
+	if err != nil {
 		return nil, err
 	}
 	if len(out) == 0 {

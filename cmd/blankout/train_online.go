@@ -167,7 +167,7 @@ func (p *program) trainOnline(ctx context.Context, o *trainFlags) (err error) {
 	r.trainResult = trainResult{Objective: measure.Defined(o.online.scale * trained.Objective), Tol: o.config.Tol, Seconds: time.Since(begin).Seconds(),
 		Iterations: trained.Passes, Passes: trained.Passes, Examples: int(trained.Learned + trained.Unlabeled),
 		Features: m.Features, Classes: len(learner.Schema().Classes)}
-	r.TrainError, r.NumbersReport, r.Counts = inPercent(trained.Error), trained.Numbers, o.data.join.counts
+	r.TrainError, r.NumbersReport, r.Counts = measure.Defined(100*trained.Error), trained.Numbers, o.data.join.counts
 	r.BaselineReport = trained.Baselines.Report(trained.ProgressiveNumbers != nil)
 	if n := trained.ProgressiveNumbers; n != nil {
 		first := n.Report()
@@ -176,10 +176,7 @@ func (p *program) trainOnline(ctx context.Context, o *trainFlags) (err error) {
 	for _, n := range trained.Refused {
 		r.Refused += int(n)
 	}
-	r.ProgressiveError = inPercent(trained.Progressive.Error())
-	if x := trained.Progressive.MeanLogLoss(); !math.IsNaN(x) {
-		r.ProgressiveLogLoss = &x
-	}
+	r.ProgressiveError, r.ProgressiveLogLoss = measure.Defined(100*trained.Progressive.Error()), measure.Defined(trained.Progressive.MeanLogLoss())
 	if o.model != "" {
 		if err := o.data.write(o.model, learner.Model().Compact()); err != nil {
 			return err
@@ -191,15 +188,6 @@ func (p *program) trainOnline(ctx context.Context, o *trainFlags) (err error) {
 	p.warnOfClasses(r.Classes, o.online.config)
 	screen.done("trained")
 	return p.result(o.json, r, "reliability", "warnings", "by_missing")
-}
-
-// inPercent returns a fraction in percent, or nil for NaN.
-func inPercent(fraction float64) *float64 {
-	if math.IsNaN(fraction) {
-		return nil
-	}
-	x := 100 * fraction
-	return &x
 }
 
 // checkOnline creates the learner's configuration from the flags of train. It returns the first error in the flags.
@@ -265,31 +253,24 @@ func (o *trainFlags) findClasses(ctx context.Context, batches int) ([]string, er
 	schema := o.data.record.Schema()
 	var labels batch.Builder
 	for _, path := range o.data.paths {
-		err := func() (err error) {
-			s, err := o.data.open(ctx, path, schema)
-			if err != nil {
-				return err
+		s := o.data.source(schema, path)
+		var b event.Batch
+		var err error
+		for n, seen := 0, 0; err == nil && (n < batches || seen < leastSeen && len(schema.Classes) > 1); n++ {
+			if err = s.Next(ctx, &b); err != nil {
+				break
 			}
-			defer func() { err = errors.Join(err, s.Close()) }()
-			var b event.Batch
-			for n, seen := 0, 0; n < batches || seen < leastSeen && len(schema.Classes) > 1; n++ {
-				if err := s.Next(ctx, &b); err == io.EOF {
-					return nil
-				} else if err != nil {
-					return err
-				}
-				seen += len(b.Examples)
-				for i := range b.Examples {
-					if e := &b.Examples[i]; e.Refused == nil && e.Label != event.Unlabeled {
-						if err := labels.Add(&event.Example{Label: e.Label}); err != nil {
-							return err
-						}
-					}
+			seen += len(b.Examples)
+			for i := range b.Examples {
+				if e := &b.Examples[i]; e.Refused == nil && e.Label != event.Unlabeled {
+					err = cmp.Or(err, labels.Add(&event.Example{Label: e.Label}))
 				}
 			}
-			return nil
-		}()
-		if err != nil {
+		}
+		if err == io.EOF {
+			err = nil
+		}
+		if err = errors.Join(err, s.Close()); err != nil {
 			return nil, err
 		}
 	}
@@ -322,13 +303,13 @@ func (p *program) passOnline(ctx context.Context, o *trainFlags, classes []strin
 		Fingerprint: config.Fingerprint(learner.Config(), data.record, validate.Config{}),
 		Threads:     o.config.Threads, Evaluate: o.json || o.online.passes > 1 && !p.quiet,
 		Open: func() (event.Source, error) {
-			all := &paths{data: &data, schema: schema, left: data.paths}
+			all := data.source(schema, data.paths...)
 			if len(o.unlabeled) == 0 {
 				return all, nil
 			}
 			free := data
 			free.record.Unlabeled = true
-			return &turns{sources: []*paths{all, {data: &free, schema: schema, left: o.unlabeled}}}, nil
+			return &turns{sources: []*paths{all, free.source(schema, o.unlabeled...)}}, nil
 		},
 		Observe: func(pass int, s *run.Status) {
 			if screen.due() {
@@ -371,19 +352,19 @@ func (t *turns) Next(ctx context.Context, b *event.Batch) error {
 }
 
 func (t *turns) Close() error {
-	var errs []error
-	for _, s := range t.sources {
-		errs = append(errs, s.Close())
-	}
-	return errors.Join(errs...)
+	return closeAll(t.sources)
 }
 
-// paths is a source that reads several paths one after the other.
+// paths is a source that reads several paths one after the other. It opens the first path in the first call of Next.
 type paths struct {
-	data   *dataFlags
-	schema *event.Schema
-	left   []string
-	now    stream.Opened
+	open func(ctx context.Context, path string) (stream.Opened, error)
+	left []string
+	now  stream.Opened
+}
+
+// source returns a source that reads paths for the Schema s.
+func (d *dataFlags) source(s *event.Schema, left ...string) *paths {
+	return &paths{left: left, open: func(ctx context.Context, path string) (stream.Opened, error) { return d.open(ctx, path, s) }}
 }
 
 func (p *paths) Next(ctx context.Context, b *event.Batch) error {
@@ -392,7 +373,7 @@ func (p *paths) Next(ctx context.Context, b *event.Batch) error {
 			if len(p.left) == 0 {
 				return io.EOF
 			}
-			s, err := p.data.open(ctx, p.left[0], p.schema)
+			s, err := p.open(ctx, p.left[0])
 			if err != nil {
 				return err
 			}

@@ -49,9 +49,6 @@ func (u *unseen) add(e *event.Example) {
 	some := false
 	u.model.EachUnseen(e, func(f served.Feature) {
 		some = true
-		if u.byField == nil {
-			u.byField = map[uint16]*unseenField{}
-		}
 		r := u.byField[f.Field]
 		if r == nil {
 			r = &unseenField{column: f.Column}

@@ -76,23 +76,15 @@ with -d, and a file of delayed labels with --labels.`,
 			if err != nil {
 				return err
 			}
-			given := changed(c, map[string]string{"brokers": "kafka.brokers", "topic": "kafka.topics"})
-			if f := c.Flags().Lookup("id"); f.Changed {
-				given = append(given, "record.id="+f.Value.String(), "labels.id="+f.Value.String())
-			}
+			given := changed(c, map[string]string{"brokers": "kafka.brokers", "topic": "kafka.topics", "id": "record.id labels.id"})
 			l, err := settings.loadFor(s.model, s.file.Blocks, given...)
 			if err != nil {
 				return located{err}
 			}
-			if o.data != "" && o.labels == "" && len(l.Labels.Topics) > 0 {
-				return usageError{fmt.Errorf("-d %s: labels are delayed (labels.topics): name the labels' file with --labels", o.data)}
+			if err := checkJoined(&l.Config, o.data, o.labels); err != nil {
+				return err
 			}
-			if o.data == "" && o.labels != "" {
-				return usageError{fmt.Errorf("--labels %s: name the file of the events with -d", o.labels)}
-			}
-			if settings.file == "" {
-				p.printFormat(s.model, learnedAs(&l.Config, s.model.Schema)...)
-			}
+			p.printFormat(&settings, s.model, learnedAs(&l.Config, s.model.Schema)...)
 			if err := l.OpenRegistry(nil); err != nil {
 				return located{usageError{err}}
 			}
@@ -188,26 +180,16 @@ func inputOf(c *config.Config, data string) stream.Input {
 	return in
 }
 
-// saved is a learner's checkpoint and its model.
-type saved struct {
-	path  string
-	file  *checkpoint.File
-	model *served.Model
-}
-
+// readSaved reads a learner's checkpoint.
 func readSaved(path string) (*saved, error) {
 	if path == "" {
 		return nil, usageError{errors.New("name a checkpoint with -m")}
 	}
-	file, path, _, err := readCheckpoint(path)
-	if err != nil {
-		return nil, err
+	s, err := readCheckpoint(path)
+	if err == nil && s.file.Kind != checkpoint.Linear {
+		err = refusedError{fmt.Errorf("%s: a %s model is not learned from a stream", s.path, s.file.Kind)}
 	}
-	if file.Kind != checkpoint.Linear {
-		return nil, refusedError{fmt.Errorf("%s: a %s model is not learned from a stream", path, file.Kind)}
-	}
-	model, err := modelOf(file, path)
-	return &saved{path, file, model}, err
+	return s, err
 }
 
 func (p *program) runValidate(ctx context.Context, c *config.Config, o *validateFlags, s *saved) error {
