@@ -10,6 +10,7 @@ import (
 	"io"
 	"math"
 	"math/big"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -242,30 +243,24 @@ func (p *parquetLines) appendField(to []byte, f parquet.Field, columns [][]parqu
 	if !f.Optional() && !f.Repeated() {
 		return p.appendValue(to, f, columns, repetition, definition)
 	}
-	definition++
-	absent := columns[0][0].DefinitionLevel() < definition
-	switch {
-	case absent && f.Optional():
-		return append(to, "null"...), nil
-	case f.Optional():
-		return p.appendValue(to, f, columns, repetition, definition)
-	case absent:
-		return append(to, "[]"...), nil
-	}
-	to = append(to, '[')
-	err := eachElement(columns, repetition+1, func(first bool, element [][]parquet.Value) (err error) {
-		if !first {
-			to = append(to, ',')
+	if definition++; f.Optional() {
+		if columns[0][0].DefinitionLevel() < definition {
+			return append(to, "null"...), nil
 		}
-		to, err = p.appendValue(to, f, element, repetition+1, definition)
-		return err
+		return p.appendValue(to, f, columns, repetition, definition)
+	}
+	return appendElements(to, "[]", columns, repetition+1, definition, func(to []byte, element [][]parquet.Value) ([]byte, error) {
+		return p.appendValue(to, f, element, repetition+1, definition)
 	})
-	return append(to, ']'), err
 }
 
-// eachElement splits the columns of a repeated field into elements. An element begins where the repetition level equals
-// the level of the field.
-func eachElement(columns [][]parquet.Value, repetition int, f func(first bool, element [][]parquet.Value) error) error {
+// appendElements writes the elements of a repeated field in brackets, given the levels of the field. An element begins
+// where the repetition level equals the level of the field. The function one writes an element.
+func appendElements(to []byte, brackets string, columns [][]parquet.Value, repetition, definition int, one func(to []byte, element [][]parquet.Value) ([]byte, error)) (_ []byte, err error) {
+	if columns[0][0].DefinitionLevel() < definition {
+		return append(to, brackets...), nil
+	}
+	to = append(to, brackets[0])
 	element := make([][]parquet.Value, len(columns))
 	for first := true; len(columns[0]) > 0; first = false {
 		for i, values := range columns {
@@ -274,20 +269,21 @@ func eachElement(columns [][]parquet.Value, repetition int, f func(first bool, e
 				n++
 			}
 			if len(values) == 0 {
-				return errLevels
+				return nil, errLevels
 			}
 			element[i], columns[i] = values[:n], values[n:]
 		}
-		if err := f(first, element); err != nil {
-			return err
+		if !first {
+			to = append(to, ',')
+		}
+		if to, err = one(to, element); err != nil {
+			return nil, err
 		}
 	}
-	for _, values := range columns {
-		if len(values) > 0 {
-			return errLevels
-		}
+	if slices.ContainsFunc(columns, func(values []parquet.Value) bool { return len(values) > 0 }) {
+		return nil, errLevels
 	}
-	return nil
+	return append(to, brackets[1]), nil
 }
 
 // appendValue writes a field that is present.
@@ -305,11 +301,15 @@ func (p *parquetLines) appendValue(to []byte, f parquet.Field, columns [][]parqu
 		switch logical.(type) {
 		case *format.ListType:
 			if len(inner) == 1 { // the structure list.element
-				return p.appendElements(to, inner[0], columns, repetition, definition)
+				return appendElements(to, "[]", columns, repetition+1, definition+1, func(to []byte, element [][]parquet.Value) ([]byte, error) {
+					return p.appendField(to, inner[0], element, repetition+1, definition+1)
+				})
 			}
 		case *format.MapType:
 			if len(inner) == 2 && inner[0].Leaf() { // the structure key_value.key and .value
-				return p.appendMap(to, inner, columns, repetition, definition)
+				return appendElements(to, "{}", columns, repetition+1, definition+1, func(to []byte, pair [][]parquet.Value) ([]byte, error) {
+					return p.appendPair(to, inner, pair, repetition+1, definition+1)
+				})
 			}
 		}
 	} else if _, list := logical.(*format.ListType); list && len(fields) == 1 && fields[0].Repeated() { // two levels only, from old writers
@@ -318,42 +318,17 @@ func (p *parquetLines) appendValue(to []byte, f parquet.Field, columns [][]parqu
 	return p.appendGroup(to, fields, columns, repetition, definition)
 }
 
-func (p *parquetLines) appendElements(to []byte, element parquet.Field, columns [][]parquet.Value, repetition, definition int) ([]byte, error) {
-	if definition++; columns[0][0].DefinitionLevel() < definition {
-		return append(to, "[]"...), nil
+// appendPair writes a pair of a map.
+func (p *parquetLines) appendPair(to []byte, pair []parquet.Field, columns [][]parquet.Value, repetition, definition int) ([]byte, error) {
+	key, err := p.appendLeaf(nil, pair[0].Type(), columns[0][0])
+	if err != nil {
+		return nil, err
 	}
-	to = append(to, '[')
-	err := eachElement(columns, repetition+1, func(first bool, one [][]parquet.Value) (err error) {
-		if !first {
-			to = append(to, ',')
-		}
-		to, err = p.appendField(to, element, one, repetition+1, definition)
-		return err
-	})
-	return append(to, ']'), err
-}
-
-func (p *parquetLines) appendMap(to []byte, pair []parquet.Field, columns [][]parquet.Value, repetition, definition int) ([]byte, error) {
-	if definition++; columns[0][0].DefinitionLevel() < definition {
-		return append(to, "{}"...), nil
+	if key[0] != '"' {
+		key = appendText(nil, string(key))
 	}
-	to = append(to, '{')
-	err := eachElement(columns, repetition+1, func(first bool, one [][]parquet.Value) (err error) {
-		if !first {
-			to = append(to, ',')
-		}
-		key, err := p.appendLeaf(nil, pair[0].Type(), one[0][0])
-		if err != nil {
-			return err
-		}
-		if key[0] != '"' {
-			key = appendText(nil, string(key))
-		}
-		to = append(append(to, key...), ':')
-		to, err = p.appendField(to, pair[1], one[1:], repetition+1, definition)
-		return err
-	})
-	return append(to, '}'), err
+	to = append(append(to, key...), ':')
+	return p.appendField(to, pair[1], columns[1:], repetition, definition)
 }
 
 // appendLeaf writes one value.

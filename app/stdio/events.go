@@ -120,14 +120,14 @@ func (l *learner) batch(op byte, n int, p []byte) (b batch, err error) {
 			return b, err
 		}
 	default:
-		if r.begins, p, err = integers(p, n+1, r.begins); err != nil {
+		if r.begins, p, err = numbers(p, n+1, r.begins); err != nil {
 			return b, err
 		}
 		all := r.begins[n]
 		if !slices.IsSorted(r.begins) || r.begins[0] != 0 || all < 0 || all > int64(len(p)/16) {
 			return b, errors.New("sparse rows that do not begin where the one before ends")
 		}
-		if r.columns, p, err = integers(p, int(all), r.columns); err != nil {
+		if r.columns, p, err = numbers(p, int(all), r.columns); err != nil {
 			return b, err
 		}
 		if r.values, p, err = numbers(p, int(all), r.values); err != nil {

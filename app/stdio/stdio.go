@@ -302,26 +302,12 @@ func jsonAnswer(of any) (a answer, err error) {
 	return a, err
 }
 
-// numbers reads n float64 values from the start of p, into the memory of out, and returns the rest of p.
-func numbers(p []byte, n int, out []float64) (read []float64, rest []byte, err error) {
+// numbers reads n values of 8 bytes from the start of p, into the memory of out, and returns the rest of p.
+func numbers[T int64 | float64](p []byte, n int, out []T) (read []T, rest []byte, err error) {
 	if n < 0 || len(p)/8 < n {
 		return nil, nil, fmt.Errorf("%d bytes where %d numbers should be", len(p), n)
 	}
-	read = out[:0]
-	for i := range n {
-		read = append(read, math.Float64frombits(binary.LittleEndian.Uint64(p[8*i:])))
-	}
-	return read, p[8*n:], nil
-}
-
-// integers is numbers for int64 values.
-func integers(p []byte, n int, out []int64) (read []int64, rest []byte, err error) {
-	if n < 0 || len(p)/8 < n {
-		return nil, nil, fmt.Errorf("%d bytes where %d numbers should be", len(p), n)
-	}
-	read = out[:0]
-	for i := range n {
-		read = append(read, int64(binary.LittleEndian.Uint64(p[8*i:])))
-	}
-	return read, p[8*n:], nil
+	read = slices.Grow(out[:0], n)[:n]
+	size, err := binary.Decode(p, binary.LittleEndian, read)
+	return read, p[size:], err
 }

@@ -432,22 +432,24 @@ function drawWithout() {
     series: [{...now_, points: spans.map(([n, s]) => [n, s.with / scale])}, {...without, points: spans.map(([n, s]) => [n, s.without / scale])}]});
 }
 
+// read returns the answer to a request, and throws an error if there is none.
+async function read(path, options) {
+  const answer = await fetch(path, options);
+  if (!answer.ok) throw new Error(answer.status);
+  return answer.json();
+}
+// quietly ignores the errors of f: that a server is gone is told by the stream of events.
+const quietly = f => f().catch(() => {});
 async function openReport(id) {
-  if (id && !opened[id]) {
-    const answer = await fetch("v1/reports/" + encodeURIComponent(id));
-    if (!answer.ok) return;
-    opened[id] = await answer.json();
-  }
+  if (id && !opened[id]) opened[id] = await read("v1/reports/" + encodeURIComponent(id));
   drawReport();
 }
-$("report").addEventListener("change", e => openReport(chosenReport = e.target.value));
-$("report-other").addEventListener("change", e => openReport(otherReport = e.target.value));
+$("report").addEventListener("change", e => quietly(() => openReport(chosenReport = e.target.value)));
+$("report-other").addEventListener("change", e => quietly(() => openReport(otherReport = e.target.value)));
 
 // Reports are there if validation is on.
 async function readReports() {
-  const answer = await fetch("v1/reports");
-  if (!answer.ok) return;
-  const list = (await answer.json()).reports || [];
+  const list = (await read("v1/reports")).reports || [];
   list.sort((a, b) => Date.parse(b.time) - Date.parse(a.time));
   if (list.length) {
     if (!opened[list[0].id]) {
@@ -462,9 +464,7 @@ async function readReports() {
 
 // What is known of the predictions of two classes: calibration, and what another threshold would have meant.
 async function readMeasures() {
-  const answer = await fetch("v1/measures");
-  if (!answer.ok) return;
-  measures = await answer.json();
+  measures = await read("v1/measures");
   const r = measures.reliability || [], t = measures.thresholds || [];
   drawConfusion();
   drawAged();
@@ -558,9 +558,7 @@ $("threshold-best").addEventListener("click", () => {
 // The largest weights of a class.
 let largest = null;
 async function readLargest() {
-  const answer = await fetch("v1/model/largest?n=15");
-  if (!answer.ok) return;
-  largest = await answer.json();
+  largest = await read("v1/model/largest?n=15");
   drawLargest();
 }
 function drawLargest() {
@@ -582,9 +580,7 @@ $("largest-class").addEventListener("change", drawLargest);
 const fewCurves = 24;
 let curves = null, allCurves = false;
 async function readCurves() {
-  const answer = await fetch("v1/model", {headers: {Accept: "application/json"}});
-  if (!answer.ok) return;
-  curves = (await answer.json()).curves || [];
+  curves = (await read("v1/model", {headers: {Accept: "application/json"}})).curves || [];
   drawCurves();
 }
 function drawCurves() {
@@ -651,9 +647,7 @@ async function promote(name) {
 
 // The shards of a group, as the member that serves the page knows them.
 async function readGroup() {
-  const answer = await fetch("v1/group");
-  if (!answer.ok) return;
-  const g = await answer.json(), shards = g.shards || [], waiting = shards.filter(s => s.own && s.not_ready);
+  const g = await read("v1/group"), shards = g.shards || [], waiting = shards.filter(s => s.own && s.not_ready);
   $("group").hidden = false;
   $("group-table").replaceChildren(rows(["shard", "events", "error", explained("own", "Fraction of the shard's own score in the answers to its keys; the mean of all shards has the rest."), "lag", "model"],
     shards.map(s => [s.shard + (s.own ? " (this member)" : ""), whole(s.events), s.error == null ? "–" : percent(s.error / 100), percent(s.own_weight), s.own ? whole(s.lag) : "–",
@@ -772,8 +766,6 @@ $("marks-legend").replaceChildren(...[["start", "start"], ["drift", "drift"], ["
   return [swatch, name];
 }));
 
-// A server that is gone is told by the stream of events, not by those that ask now and then.
-const quietly = f => f().catch(() => {});
 function readAll() {
   if (now.group) quietly(readGroup);
   if (now.reporting) quietly(readReports);
