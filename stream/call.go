@@ -10,6 +10,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/segmentio/kafka-go/protocol"
 	"github.com/twmb/franz-go/pkg/kbin"
@@ -95,8 +96,10 @@ type groupCall struct {
 
 func (x *groupCall) Group() string { return x.group }
 
-// askGroup sends a request of a fixed version to the coordinator of a group.
-func askGroup[R kmsg.Response](ctx context.Context, k *cluster, group string, request kmsg.Request) (r R, err error) {
+// askGroup sends a request of a fixed version to the coordinator of a group, and waits for the response for a time.
+func askGroup[R kmsg.Response](ctx context.Context, wait time.Duration, k *cluster, group string, request kmsg.Request) (r R, err error) {
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
 	x := &groupCall{call{request: request}, group}
 	if _, err := k.transport.RoundTrip(ctx, k.addr, x); err != nil {
 		return r, err // x may still be written by another goroutine

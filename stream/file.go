@@ -285,16 +285,20 @@ func (r *Records) open(file io.Reader, c record.Config) error {
 		return err
 	}
 	r.unzip = unzip
-	if filepath.Ext(r.path) == ".parquet" || startsParquet(in, text) {
-		if text, err = r.parquet(file, text == io.Reader(in), c.MaxBytes); err != nil {
+	plain := text == io.Reader(in)
+	var first []byte
+	if plain {
+		first, _ = in.Peek(16)
+	}
+	if filepath.Ext(r.path) == ".parquet" || bytes.HasPrefix(first, parquetMagic) {
+		if text, err = r.parquet(file, plain, c.MaxBytes); err != nil {
 			return err
 		}
-		c.Format, c.Growing = "json", false
-	}
-	if err := checkFormat(in, text); err != nil {
+		c.Format, plain = "json", false
+	} else if err := checkFormat(first); err != nil {
 		return err
 	}
-	c.Growing = c.Growing && text == io.Reader(in) && r.size >= 0
+	c.Growing = c.Growing && plain && r.size >= 0
 	name, format := SourceName(r.path), c.Format
 	if format == "" {
 		format = record.FormatOf(r.path)
@@ -314,15 +318,6 @@ func (r *Records) open(file io.Reader, c record.Config) error {
 	return err
 }
 
-// startsParquet reports whether the input is a Parquet file.
-func startsParquet(in *bufio.Reader, text io.Reader) bool {
-	if text != io.Reader(in) {
-		return false
-	}
-	first, _ := in.Peek(len(parquetMagic))
-	return bytes.Equal(first, parquetMagic)
-}
-
 // otherFormats are formats that are not read, by their first bytes, with a command that converts a file.
 var otherFormats = []struct{ first, name, convert string }{
 	{"Obj\x01", "an Avro container file", "with fastavro FILE > FILE.jsonl (Python's fastavro) or avro-tools tojson FILE > FILE.jsonl"},
@@ -335,12 +330,8 @@ var otherFormats = []struct{ first, name, convert string }{
 	{"\xfd7zXZ", "compressed by xz", "with unxz FILE"},
 }
 
-// checkFormat refuses files in other formats.
-func checkFormat(in *bufio.Reader, text io.Reader) error {
-	if text != io.Reader(in) {
-		return nil
-	}
-	first, _ := in.Peek(16)
+// checkFormat refuses files in other formats, by their first bytes.
+func checkFormat(first []byte) error {
 	if !bytes.ContainsFunc(first, func(c rune) bool { return c < '\t' || c >= utf8.RuneSelf }) {
 		return nil // a text
 	}

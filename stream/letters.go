@@ -4,6 +4,7 @@ package stream
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -125,7 +126,7 @@ func letterOf(r record.Record) (*Letter, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Letter{Value: clone(r.Value)}
+	l := &Letter{Value: bytes.Clone(r.Value)}
 	given := map[string]bool{}
 	for _, h := range headers {
 		given[h.Key] = true
@@ -147,7 +148,7 @@ func letterOf(r record.Record) (*Letter, error) {
 		case "time":
 			l.Time, err = strconv.ParseInt(value, 10, 64)
 		case "key":
-			l.Key = clone(h.Value)
+			l.Key = bytes.Clone(h.Value)
 		case "truncated":
 			l.Truncated, err = strconv.Atoi(value)
 		case "truncated_key":
@@ -163,14 +164,6 @@ func letterOf(r record.Record) (*Letter, error) {
 		}
 	}
 	return l, nil
-}
-
-// clone copies a key or a value. It keeps nil, because null differs from an empty value.
-func clone(b []byte) []byte {
-	if b == nil {
-		return nil
-	}
-	return append([]byte{}, b...)
 }
 
 // Partial returns the reason why a letter does not have the whole original record, or "" if it does.

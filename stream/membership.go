@@ -234,9 +234,8 @@ func (m *Membership) join(ctx context.Context) (*Generation, error) {
 	protocol := kmsg.NewJoinGroupRequestProtocol()
 	protocol.Name, protocol.Metadata = groupProtocol, m.subscription()
 	request.Protocols = []kmsg.JoinGroupRequestProtocol{protocol}
-	wait, cancel := context.WithTimeout(ctx, c.RebalanceTimeout+c.RequestTimeout) // the response waits for the other members
-	joined, err := askGroup[*kmsg.JoinGroupResponse](wait, m.cluster, c.Group, request)
-	cancel()
+	wait := c.RebalanceTimeout + c.RequestTimeout // the response waits for the other members
+	joined, err := askGroup[*kmsg.JoinGroupResponse](ctx, wait, m.cluster, c.Group, request)
 	if err != nil {
 		return nil, err
 	}
@@ -256,9 +255,7 @@ func (m *Membership) join(ctx context.Context) (*Generation, error) {
 			return nil, err
 		}
 	}
-	wait, cancel = context.WithTimeout(ctx, c.RebalanceTimeout+c.RequestTimeout) // the response waits for the assigning member
-	synced, err := askGroup[*kmsg.SyncGroupResponse](wait, m.cluster, c.Group, ready)
-	cancel()
+	synced, err := askGroup[*kmsg.SyncGroupResponse](ctx, wait, m.cluster, c.Group, ready) // waits for the assigning member
 	if err != nil {
 		return nil, err
 	}
@@ -463,9 +460,7 @@ func (m *Membership) keepAlive(ctx context.Context, g *Generation, member string
 		request := kmsg.NewPtrHeartbeatRequest()
 		request.Version, request.Group, request.MemberID, request.InstanceID, request.Generation = 3, c.Group, member, m.instance(), g.ID
 		epoch, sent := m.cluster.now(), time.Now()
-		wait, cancel := context.WithTimeout(ctx, interval)
-		r, err := askGroup[*kmsg.HeartbeatResponse](wait, m.cluster, c.Group, request)
-		cancel()
+		r, err := askGroup[*kmsg.HeartbeatResponse](ctx, interval, m.cluster, c.Group, request)
 		if err == nil && r.ErrorCode != 0 {
 			err = kafka.Error(r.ErrorCode)
 		}
@@ -542,7 +537,7 @@ func (m *Membership) Leave(ctx context.Context) error {
 	defer cancel()
 	for {
 		epoch := m.cluster.now()
-		r, err := askGroup[*kmsg.LeaveGroupResponse](ctx, m.cluster, m.config.Group, request)
+		r, err := askGroup[*kmsg.LeaveGroupResponse](ctx, m.config.RequestTimeout, m.cluster, m.config.Group, request)
 		if err == nil && r.ErrorCode != 0 {
 			err = kafka.Error(r.ErrorCode)
 		}

@@ -165,7 +165,6 @@ func (in Input) partitions(ctx context.Context, c ConsumerConfig, k *cluster) ([
 		if err != nil {
 			return nil, err
 		}
-		slices.Sort(numbers)
 		for _, number := range numbers {
 			if wanted, some := c.wanted(topic); some && !slices.Contains(wanted, number) {
 				continue

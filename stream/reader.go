@@ -25,12 +25,10 @@ type Reader struct {
 // NewReader starts reading as NewConsumer does.
 func NewReader(ctx context.Context, config ConsumerConfig, from event.Offsets) (*Reader, error) {
 	r := &Reader{}
-	schema := event.NewSchema(1, nil, 2)
-	consumer, err := NewConsumer(ctx, config, &r.raw, schema, from)
-	if err != nil {
+	var err error
+	if r.Consumer, err = NewConsumer(ctx, config, &r.raw, event.NewSchema(1, nil, 2), from); err != nil {
 		return nil, err
 	}
-	r.Consumer = consumer
 	return r, nil
 }
 

@@ -74,7 +74,7 @@ func newLoop(r *Runner) *loop {
 	for _, p := range r.Offsets {
 		l.before += p.Records
 	}
-	l.saver = saver{status: r.Saved, job: job{finished: l.finished}, log: l.log, config: &r.Config, save: r.Save, commit: r.Commit, keep: r.Config.LabelKeep, fingerprint: r.Fingerprint, last: now, next: r.Config.SaveEvents}
+	l.saver = saver{status: r.Saved, job: job{finished: l.finished}, log: l.log, runner: r, fingerprint: r.Fingerprint, last: now, next: r.Config.SaveEvents}
 	l.publisher = publisher{config: &r.Config}
 	l.validator.job.finished = l.finished
 	return l

@@ -24,9 +24,7 @@ import (
 type saver struct {
 	job
 	log         *slog.Logger
-	config      *Config
-	save        func(iter.Seq[event.Block]) (string, int64, error)
-	commit      func(context.Context, event.Offsets) error
+	runner      *Runner
 	fingerprint online.Fingerprint // fingerprint of the leader
 	promoting   []promotion        // promotions that are not in a checkpoint yet
 
@@ -42,20 +40,18 @@ type saver struct {
 	asked  bool // the current save was requested as urgent
 	wait   time.Duration
 	retry  time.Time
-	// kept has the waiting events of each checkpoint of this run that may still exist. keep is the largest number of
-	// these checkpoints.
+	// kept has the waiting events of each checkpoint of this run that may still exist, at most Config.LabelKeep of them.
 	kept []*labels.Frozen
-	keep int
 }
 
 func (s *saver) due(records uint64, now time.Time) bool {
 	switch {
-	case s.save == nil || !s.moved || s.running():
+	case s.runner.Save == nil || !s.moved || s.running():
 		return false
 	case s.urgent && !now.Before(s.retry):
 		return true
 	}
-	return s.config.SaveEvents > 0 && records >= s.next || s.config.SaveInterval > 0 && now.Sub(s.last) >= s.config.SaveInterval
+	return s.runner.Config.SaveEvents > 0 && records >= s.next || s.runner.Config.SaveInterval > 0 && now.Sub(s.last) >= s.runner.Config.SaveInterval
 }
 
 // saveResult is the result of the goroutine that writes a checkpoint.
@@ -70,7 +66,7 @@ type saveResult struct {
 // beginSave copies the state and starts a goroutine that encodes and writes the copy. Learning only waits for the copy.
 func (l *loop) beginSave() {
 	s, began := &l.saver, time.Now()
-	if s.save == nil {
+	if s.runner.Save == nil {
 		return
 	}
 	state := l.freeze()
@@ -86,7 +82,7 @@ func (l *loop) beginSave() {
 		waiting = l.Labels.Freeze()
 	}
 	pause := time.Since(began)
-	s.moved, s.last, s.next = false, began, l.records+s.config.SaveEvents
+	s.moved, s.last, s.next = false, began, l.records+s.runner.Config.SaveEvents
 	s.asked, s.urgent = s.urgent, false // later changes are not urgent
 	s.status.Pause = pause
 	begin(&s.job, func(context.Context) saveResult { return s.write(state, more, waiting) }, func(r saveResult) {
@@ -120,17 +116,19 @@ func (s *saver) write(state *frozen, more []event.Block, waiting *labels.Frozen)
 		blocks, err = stateBlocks(state, more)
 	}
 	if err == nil {
-		r.name, r.size, err = s.save(blocks)
+		r.name, r.size, err = s.runner.Save(blocks)
 	}
 	if err == nil && waiting != nil {
 		s.release(waiting)
 	}
 	r.err, r.took = err, time.Since(began)
-	if err == nil && s.commit != nil {
+	if err == nil && s.runner.Commit != nil {
 		// The commit also runs while the program stops, so it may take at most half of the time for stopping.
-		ctx, cancel := context.WithTimeout(context.Background(), min(5*time.Second, s.config.ShutdownTimeout/2))
+		ctx, cancel := context.WithTimeout(context.Background(), min(5*time.Second, s.runner.Config.ShutdownTimeout/2))
 		defer cancel()
-		r.commit = firstError(failpoint.Here("run.commit"), func() error { return s.commit(ctx, state.offsets) })
+		if r.commit = failpoint.Here("run.commit"); r.commit == nil {
+			r.commit = s.runner.Commit(ctx, state.offsets)
+		}
 	}
 	return r
 }
@@ -139,22 +137,14 @@ func (s *saver) write(state *frozen, more []event.Block, waiting *labels.Frozen)
 // the next save retries it.
 func (s *saver) release(saved *labels.Frozen) {
 	s.kept = append(s.kept, saved)
-	for len(s.kept) > max(s.keep, 1) {
-		s.kept = s.kept[1:]
-	}
-	if len(s.kept) < max(s.keep, 1) {
+	keep := max(s.runner.Config.LabelKeep, 1)
+	s.kept = s.kept[max(len(s.kept)-keep, 0):]
+	if len(s.kept) < keep {
 		return
 	}
 	if err := s.kept[0].LetGo(); err != nil {
 		s.log.Warn("events that no longer wait for labels still take up space", "err", err)
 	}
-}
-
-func firstError(err error, then func() error) error {
-	if err != nil {
-		return err
-	}
-	return then()
 }
 
 // finish processes the result of a save.

@@ -116,11 +116,11 @@ func (n *Source) read() (ok bool, err error) {
 	l := n.log
 	for {
 		l.mu.Lock()
-		at, size, last := l.reader, int64(0), true
-		for i, g := range l.segments {
-			if g.first == at.segment {
-				size, last = g.size, i == len(l.segments)-1
-			}
+		at := l.reader
+		i := slices.IndexFunc(l.segments, func(g *segment) bool { return g.first == at.segment })
+		size, follows := l.segments[i].size, int64(-1)
+		if i+1 < len(l.segments) {
+			follows = l.segments[i+1].first
 		}
 		l.mu.Unlock()
 		if n.file == nil {
@@ -137,7 +137,7 @@ func (n *Source) read() (ok bool, err error) {
 		if at.at < size {
 			return true, n.readFrame(at, size)
 		}
-		if last {
+		if follows < 0 { // it is the last segment
 			return false, nil
 		}
 		// Continue with the segment that begins with the next event.
@@ -145,10 +145,6 @@ func (n *Source) read() (ok bool, err error) {
 			return false, err
 		}
 		n.file = nil
-		l.mu.Lock()
-		i := slices.IndexFunc(l.segments, func(g *segment) bool { return g.first == at.segment })
-		follows := l.segments[i+1].first
-		l.mu.Unlock()
 		if follows != n.next {
 			return false, &DamageError{l.name(at.segment), fmt.Sprintf("it ends with event %d, and the next file begins with %d", n.next-1, follows)}
 		}

@@ -102,15 +102,14 @@ const Block = "labels"
 
 // ReadState returns the State in a checkpoint, and whether there is one.
 func ReadState(blocks []event.Block) (s State, ok bool, err error) {
-	for _, b := range blocks {
-		if b.Name == Block {
-			if err := json.Unmarshal(b.Data, &s); err != nil {
-				return s, false, fmt.Errorf("block %s: %w", Block, err)
-			}
-			return s, true, nil
-		}
+	data, err := event.FindBlock(blocks, Block)
+	if err != nil {
+		return s, false, nil
 	}
-	return s, false, nil
+	if err := json.Unmarshal(data, &s); err != nil {
+		return s, false, fmt.Errorf("block %s: %w", Block, err)
+	}
+	return s, true, nil
 }
 
 // Open returns a Join that continues from a State; the zero State is the beginning. The directory has the waiting

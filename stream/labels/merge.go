@@ -459,11 +459,14 @@ func (m *Merge) fill(ctx context.Context, l *lane, b *event.Batch) error {
 		}
 		from := &l.batch.Examples[l.index]
 		e := b.Extend()
-		if err := m.decode(ctx, l, from, e); err != nil {
+		if err := Undefer(ctx, l.Decoder, from, e, false); err != nil {
 			if b.Examples = b.Examples[:len(b.Examples)-1]; len(b.Examples) == 0 {
 				return err
 			}
 			break
+		}
+		if e.Refused == nil {
+			m.check(l, from, e)
 		}
 		e.Arrival, e.OddTime = l.when, l.odd
 		m.now = max(m.now, l.when)
@@ -491,15 +494,6 @@ func (m *Merge) isFirst(l *lane) bool {
 		}
 	}
 	return true
-}
-
-// decode decodes the next record in the order, as an event or a label.
-func (m *Merge) decode(ctx context.Context, l *lane, from, e *event.Example) error {
-	err := Undefer(ctx, l.Decoder, from, e, false)
-	if err == nil && e.Refused == nil {
-		m.check(l, from, e)
-	}
-	return err
 }
 
 // maxID is the largest length of an ID.
