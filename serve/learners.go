@@ -50,8 +50,7 @@ type Comparison struct {
 func LearnerReports(s *run.Status) (out []LearnerReport) {
 	for i := range s.Challengers {
 		x := &s.Challengers[i]
-		summary := x.Learner.Summary()
-		out = append(out, NewLearnerReport(&x.Standing, x.Leader, x.Learner.Events, &summary))
+		out = append(out, NewLearnerReport(&x.Standing, x.Leader, x.Learner.Events, new(x.Learner.Summary())))
 	}
 	return out
 }

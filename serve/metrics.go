@@ -527,18 +527,7 @@ func (c *collector) view() *view {
 	v.partitions, v.model = v.status.Partitions, c.service.model()
 	v.requests, v.sent = c.models.predicting.counts(), c.models.sending.counts()
 	v.open = float64(len(c.connections.places))
-	if c.service.Predictions != nil {
-		v.predicting = c.service.Predictions()
-	}
-	if c.service.Snapshots != nil {
-		v.places = c.service.Snapshots().view()
-	}
-	if c.service.Source != nil {
-		v.source = c.service.Source()
-	}
-	if c.service.Group != nil {
-		v.group = c.service.Group()
-	}
+	v.predicting, v.places, v.source, v.group = call(c.service.Predictions), call(c.service.Snapshots).view(), call(c.service.Source), call(c.service.Group)
 	if v.source != nil {
 		// The status of the run has the learned positions. The Consumer has the current ends of the partitions.
 		v.partitions = append([]run.PartitionStatus(nil), v.partitions...)

@@ -275,8 +275,7 @@ func milli(t time.Time) *int64 {
 	if t.IsZero() {
 		return nil
 	}
-	ms := t.UnixMilli()
-	return &ms
+	return new(t.UnixMilli())
 }
 
 // maxListeners is the largest number of concurrent clients of GET /v1/events. They also use at most half of all
@@ -325,7 +324,7 @@ func (s *site) events(w http.ResponseWriter, r *http.Request) {
 	for {
 		now := reportOf(s.collector.view())
 		now.CanOmit = s.service.Recent != nil && s.service.Model != nil
-		now.Name, now.Reporting, now.Group = s.config.Name, s.service.Reports != nil, s.service.Group != nil && s.service.Group() != nil
+		now.Name, now.Reporting, now.Group = s.config.Name, s.service.Reports != nil, call(s.service.Group) != nil
 		if send("status", now) != nil {
 			return
 		}

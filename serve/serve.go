@@ -133,12 +133,15 @@ type Service struct {
 }
 
 func (s Service) status() *run.Status {
-	if s.Status != nil {
-		if status := s.Status(); status != nil {
-			return status
-		}
+	return cmp.Or(call(s.Status), &run.Status{NotReady: "not started"})
+}
+
+// call returns the result of f, or nil if f is nil.
+func call[T any](f func() *T) *T {
+	if f == nil {
+		return nil
 	}
-	return &run.Status{NotReady: "not started"}
+	return f()
 }
 
 // notReady returns the reason why events are not being processed or predicted, or "" if the service is ready. The
@@ -154,35 +157,21 @@ func (s Service) notReady() string {
 			why = "no model has been published yet"
 		}
 	}
-	if why == "" && s.Source != nil {
-		if source := s.Source(); source != nil {
-			why = source.Failing()
-		}
+	if source := call(s.Source); why == "" && source != nil {
+		why = source.Failing()
 	}
 	if why == "" && s.Registry != nil {
 		status := s.Registry.Status()
 		why = cmp.Or(status.LastError, status.Refused)
 	}
-	if why == "" && s.Predictions != nil {
-		// A learner that has not received an event yet is ready, although its Predictor waits for a model.
-		if p := s.Predictions(); p.LastError != "" && !(p.Waiting && s.Status != nil) {
-			why = "predictions: " + p.LastError
-		}
+	// A learner that has not received an event yet is ready, although its Predictor waits for a model.
+	if p := call(s.Predictions); why == "" && p != nil && p.LastError != "" && !(p.Waiting && s.Status != nil) {
+		why = "predictions: " + p.LastError
 	}
 	return why
 }
 
-// ready is the JSON response of /readyz if the service is ready.
-type ready struct {
-	Ready bool `json:"ready"`
-}
-
-func (s Service) model() *served.Model {
-	if s.Model == nil {
-		return nil
-	}
-	return s.Model()
-}
+func (s Service) model() *served.Model { return call(s.Model) }
 
 // Server is a listening HTTP server. Close ends its goroutines.
 type Server struct {
@@ -341,7 +330,7 @@ func (t *site) handler() http.Handler {
 			fail(w, http.StatusServiceUnavailable, "not ready: "+why, "/readyz")
 			return
 		}
-		reply(w, http.StatusOK, ready{true})
+		reply(w, http.StatusOK, map[string]bool{"ready": true})
 	})
 	mux.HandleFunc("GET /{$}", servePage)
 	mux.HandleFunc("GET /page/", servePage)

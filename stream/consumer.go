@@ -6,6 +6,7 @@
 package stream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -401,10 +402,7 @@ func (c *Consumer) retried(cause string) {
 
 func (c *Consumer) find(topic string, partition int32) (int, bool) {
 	return slices.BinarySearchFunc(c.fetchers, nil, func(f, _ *fetcher) int {
-		if d := strings.Compare(f.topic, topic); d != 0 {
-			return d
-		}
-		return int(f.partition) - int(partition)
+		return cmp.Or(strings.Compare(f.topic, topic), cmp.Compare(f.partition, partition))
 	})
 }
 

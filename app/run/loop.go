@@ -384,8 +384,7 @@ func (l *loop) report(notReady string) {
 		s.Partitions[i] = PartitionStatus{p, high}
 	}
 	if l.Labels != nil {
-		counts := l.Labels.Counts()
-		s.Labels, s.AtLearning = &counts, l.intake.atLearning()
+		s.Labels, s.AtLearning = new(l.Labels.Counts()), l.intake.atLearning()
 	}
 	s.Learner = l.Learner.Report()
 	s.Challengers = l.challengerStatus(&s.Learner)

@@ -71,8 +71,7 @@ func (o Options) withDefaults() Options {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.Record == nil {
-		c := record.DefaultConfig()
-		o.Record = &c
+		o.Record = new(record.DefaultConfig())
 	}
 	return o
 }
@@ -120,14 +119,19 @@ type forced struct {
 func (f forced) Look(ctx context.Context) (*Model, error) {
 	m, err := f.Source.Look(ctx)
 	if m != nil {
-		m.Missing = m.Missing.Forced(f.policy)
-		for _, shard := range m.Shards() {
-			if shard != nil {
-				shard.Missing = shard.Missing.Forced(f.policy)
-			}
-		}
+		m.ForceMissing(f.policy)
 	}
 	return m, err
+}
+
+// ForceMissing replaces the missing policies of a Model, or of all shards of a set, before the first prediction.
+func (m *Model) ForceMissing(policy model.MissingPolicy) {
+	m.Missing = m.Missing.Forced(policy)
+	for _, shard := range m.Shards() {
+		if shard != nil {
+			shard.ForceMissing(policy)
+		}
+	}
 }
 
 // Source is a source of newer models. It belongs to one goroutine.

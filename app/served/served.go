@@ -95,8 +95,7 @@ func DecodeAs(data []byte, recordConfig *record.Config) (*Model, error) {
 // nil means the defaults.
 func FromFile(file *checkpoint.File, recordConfig *record.Config) (*Model, error) {
 	if recordConfig == nil {
-		c := record.DefaultConfig()
-		recordConfig = &c
+		recordConfig = new(record.DefaultConfig())
 	}
 	var trained model.Model
 	var err error

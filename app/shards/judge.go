@@ -147,8 +147,7 @@ func (j *Judge) due(e *event.Example, p *online.Prediction) (every uint64, ok bo
 // mixture returns the answer to an event, of published models, which leave out the last label. ok is false if the own
 // learner has no opinion yet.
 func (j *Judge) mixture(e *event.Example, p *online.Prediction) (m served.Mixture, ok bool) {
-	alone := p.Alone()
-	own, ok := j.opinion(&alone, j.Schema())
+	own, ok := j.opinion(new(p.Alone()), j.Schema())
 	if !ok {
 		return m, false
 	}

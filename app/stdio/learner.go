@@ -314,8 +314,7 @@ func (l *learner) inspect() (answer, error) {
 	}
 	if l.online != nil {
 		report := l.online.Report()
-		summary := report.Summary()
-		i.Measures, i.Warnings = &summary, l.online.Warnings(online.FingerprintOf(l.online.Config(), l.schema), true)
+		i.Measures, i.Warnings = new(report.Summary()), l.online.Warnings(online.FingerprintOf(l.online.Config(), l.schema), true)
 	}
 	return jsonAnswer(i)
 }

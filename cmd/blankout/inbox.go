@@ -79,8 +79,7 @@ func (s *service) openInbox(c *config.Config, reset bool, acceptor *atomic.Point
 	if err != nil {
 		return err
 	}
-	var to serve.Acceptor = taken
-	acceptor.Store(&to)
+	acceptor.Store(new(serve.Acceptor(taken)))
 	return nil
 }
 
@@ -99,8 +98,7 @@ func (s *service) openTopicAcceptor(c *config.Config, acceptor *atomic.Pointer[s
 		return err
 	}
 	s.close = append(s.close, taken.Close)
-	var to serve.Acceptor = taken
-	acceptor.Store(&to)
+	acceptor.Store(new(serve.Acceptor(taken)))
 	return nil
 }
 

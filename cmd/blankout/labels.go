@@ -257,8 +257,7 @@ func (a *addedPartitions) open(ctx context.Context) (lanes []labels.Lane, err er
 			a.known[name] = true
 			a.opened = append(a.opened, opened)
 			if consumer, ok := opened.(*stream.Consumer); ok {
-				both := append(slices.Clone(*a.consuming.Load()), consumer)
-				a.consuming.Store(&both)
+				a.consuming.Store(new(append(slices.Clone(*a.consuming.Load()), consumer)))
 			}
 			lane.Late, lane.Odd = logLate(a.log, p), logOutOfOrder(a.log, p)
 			a.log.Info("new partition", "topic", p.Topic, "partition", p.Number)

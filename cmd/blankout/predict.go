@@ -455,12 +455,7 @@ func forceMissing(m *served.Model, policy model.MissingPolicy) error {
 	if policy.Imputes() && m.Head.Covariance == nil {
 		return usageError{fmt.Errorf("--missing-policy %s: the model has no covariance of numeric columns, which imputation needs", policy)}
 	}
-	m.Missing = m.Missing.Forced(policy)
-	for _, shard := range m.Shards() {
-		if shard != nil {
-			shard.Missing = shard.Missing.Forced(policy)
-		}
-	}
+	m.ForceMissing(policy)
 	return nil
 }
 

@@ -168,8 +168,7 @@ func openService(ctx context.Context, c *config.Config, o runFlags, log *slog.Lo
 		v.Reports = reports.List()
 	}
 	var asked atomic.Pointer[record.Config]
-	first := askedAs(c.Record, o.data)
-	asked.Store(&first)
+	asked.Store(new(askedAs(c.Record, o.data)))
 	askedOf := s.askedOf(&asked)
 	model := serve.Latest(s.runner.Published, askedOf)
 	if s.runner.Challengers != nil {

@@ -198,8 +198,7 @@ func (m *groupMember) report(ctx context.Context, screen *screen, started time.T
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			models := m.models()
-			m.looked.Store(&models)
+			m.looked.Store(new(m.models()))
 			if screen.due() {
 				own, g := m.Own()
 				members := 0

@@ -73,8 +73,7 @@ func (o *trainFlags) trainLinear(ctx context.Context, d *batch.Data, scaler *mod
 	}
 	t := &trained{Solution: fit.Solution, linear: fit}
 	if !loss.IsRegression(o.config.Loss) {
-		wrong := 100 * fit.TrainError(d)
-		t.trainError = &wrong
+		t.trainError = new(100 * fit.TrainError(d))
 	} else {
 		sums, err := fit.MeasureNumbers(d)
 		if err != nil {
@@ -84,8 +83,7 @@ func (o *trainFlags) trainLinear(ctx context.Context, d *batch.Data, scaler *mod
 		if err != nil {
 			return nil, err
 		}
-		report := sums.Report(l)
-		t.numbers = &report
+		t.numbers = new(sums.Report(l))
 	}
 	if scaler != nil {
 		fit.Model = fit.Model.WithScaler(scaler)

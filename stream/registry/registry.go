@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -283,13 +284,9 @@ func (c *Client) Schema(ctx context.Context, id uint32) (*Schema, error) {
 			return nil, c.deny(id, err)
 		}
 		c.fail(id, err, pause)
-		timer := time.NewTimer(pause)
 		select {
-		case <-ctx.Done():
-			timer.Stop()
-			c.clear()
-			return nil, ctx.Err()
-		case <-timer.C:
+		case <-ctx.Done(): // fetch fails at once
+		case <-time.After(pause):
 		}
 	}
 }
@@ -297,14 +294,9 @@ func (c *Client) Schema(ctx context.Context, id uint32) (*Schema, error) {
 // denies reports whether an error is the registry's final response, so that a retry is useless. Such an error has an
 // error code of the registry, which a proxy does not send.
 func denies(err error) bool {
-	var answer *sr.ResponseError
-	if errors.As(err, &answer) {
-		switch answer.StatusCode {
-		case http.StatusNotFound, http.StatusBadRequest, http.StatusUnprocessableEntity:
-			return answer.ErrorCode != 0
-		}
-	}
-	return errors.Is(err, errTooLong) || errors.Is(err, errReferences)
+	final := []int{http.StatusNotFound, http.StatusBadRequest, http.StatusUnprocessableEntity}
+	answer, ok := errors.AsType[*sr.ResponseError](err)
+	return ok && answer.ErrorCode != 0 && slices.Contains(final, answer.StatusCode) || errors.Is(err, errTooLong) || errors.Is(err, errReferences)
 }
 
 func (c *Client) learn(id uint32, s *Schema) {
