@@ -97,7 +97,7 @@ func TestResponsesWithWrongLengths(t *testing.T) {
 		_, err := exchange(struct {
 			io.Reader
 			io.Writer
-		}{strings.NewReader("\x00\xff\xff\xff and no more"), io.Discard}, protocol.Metadata, 12, nil)
+		}{strings.NewReader("\x00\xff\xff\xff and no more"), io.Discard}, kmsg.NewPtrMetadataRequest())
 		must.True(t, err != nil, "an answer that ends early is taken")
 	})
 	must.True(t, took <= 1<<20, "topic ids: %d MB", took>>20)

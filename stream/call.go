@@ -35,11 +35,7 @@ func (x *call) RawExchange(rw io.ReadWriter) (_ protocol.Message, err error) {
 
 // ask writes a request and reads its response.
 func ask[R kmsg.Response](rw io.ReadWriter, request kmsg.Request) (none R, err error) {
-	var head []byte
-	if request.IsFlexible() {
-		head = []byte{0} // the header has no tagged fields
-	}
-	body, err := exchange(rw, protocol.ApiKey(request.Key()), request.GetVersion(), request.AppendTo(head))
+	body, err := exchange(rw, request)
 	if err != nil {
 		return none, err
 	}
@@ -63,16 +59,13 @@ func decodeAnswer(response kmsg.Response, body []byte) error {
 	return response.ReadFrom(b.Src)
 }
 
-// exchange writes a request and reads the response, without its length.
-func exchange(rw io.ReadWriter, key protocol.ApiKey, version int16, body []byte) ([]byte, error) {
-	const client = "blankout"
-	b := binary.BigEndian.AppendUint32(nil, uint32(2+2+4+2+len(client)+len(body)))
-	b = binary.BigEndian.AppendUint16(b, uint16(key))
-	b = binary.BigEndian.AppendUint16(b, uint16(version))
-	b = binary.BigEndian.AppendUint32(b, 1) // correlation ID; there is only one request at a time
-	b = binary.BigEndian.AppendUint16(b, uint16(len(client)))
-	b = append(append(b, client...), body...)
-	if _, err := rw.Write(b); err != nil {
+// formatter adds the headers of requests.
+var formatter = kmsg.NewRequestFormatter(kmsg.FormatterClientID("blankout"))
+
+// exchange writes a request and reads the response, without its length. There is only one request at a time, so all
+// requests have the correlation ID 1.
+func exchange(rw io.ReadWriter, request kmsg.Request) ([]byte, error) {
+	if _, err := rw.Write(formatter.AppendRequest(nil, request, 1)); err != nil {
 		return nil, err
 	}
 	var size [4]byte
@@ -81,7 +74,7 @@ func exchange(rw io.ReadWriter, key protocol.ApiKey, version int16, body []byte)
 	}
 	n := binary.BigEndian.Uint32(size[:])
 	if n > maxAnswer {
-		return nil, fmt.Errorf("a response of %d bytes to request %d", n, key)
+		return nil, fmt.Errorf("a response of %d bytes to request %d", n, request.Key())
 	}
 	var answer bytes.Buffer
 	_, err := io.CopyN(&answer, rw, int64(n))

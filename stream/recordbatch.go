@@ -34,6 +34,7 @@ import (
 	"github.com/klauspost/compress/snappy"
 	"github.com/klauspost/compress/zstd"
 	"github.com/segmentio/kafka-go/compress"
+	"github.com/twmb/franz-go/pkg/kbin"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
@@ -153,22 +154,14 @@ func (r *recordReader) next(rec *rawRecord) (bool, error) {
 
 // parseHeaders parses the headers of a record. Their values borrow b.
 func parseHeaders(b []byte) ([]Header, error) {
-	count, n := varint(b)
-	if n <= 0 || count < 0 || count > int64(len(b)) { // a header takes at least two bytes
-		return nil, errRecord
-	}
-	b = b[n:]
+	r := kbin.Reader{Src: b}
+	count := r.VarintArrayLen()
 	var headers []Header
 	for range count {
-		key, rest, ok := varbytes(b)
-		if !ok {
-			return nil, errRecord
-		}
-		value, rest, ok := varbytes(rest)
-		if !ok {
-			return nil, errRecord
-		}
-		headers, b = append(headers, Header{string(key), value}), rest
+		headers = append(headers, Header{r.VarintString(), r.VarintBytes()})
+	}
+	if count < 0 || !r.Ok() {
+		return nil, errRecord
 	}
 	return headers, nil
 }

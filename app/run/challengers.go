@@ -98,10 +98,8 @@ func ReadChallengers(blocks []event.Block) (SavedChallengers, error) {
 
 // Standing returns the Standing of the learner with the given name, and whether it exists.
 func (s *SavedChallengers) Standing(name string) (Standing, bool) {
-	for _, x := range s.Learners {
-		if x.Name == name {
-			return x, true
-		}
+	if i := slices.IndexFunc(s.Learners, func(x Standing) bool { return x.Name == name }); i >= 0 {
+		return s.Learners[i], true
 	}
 	return Standing{}, false
 }
@@ -286,8 +284,7 @@ var noLoss = eventLoss{value: math.NaN()}
 // comparedLoss returns the loss of a prediction: the log-loss for classification, the squared error for regression, the
 // deviance for counts. It returns NaN if nothing can be compared.
 func comparedLoss(e *event.Example, p *online.Prediction) eventLoss {
-	switch {
-	case p == nil || p.Refused || e.Refused != nil || e.Label == event.Unlabeled:
+	if p == nil || p.Refused || e.Refused != nil || e.Label == event.Unlabeled {
 		return noLoss
 	}
 	alone := p.Alone() // the published model does not know the last label

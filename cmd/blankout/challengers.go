@@ -181,28 +181,24 @@ func (s *service) decodeChallengers() {
 		if x.own {
 			c := s.runner.Challengers.All[i]
 			c.Schema = c.Learner.Schema()
-			c.Decoder = &laterDecoder{make: func() (record.Decoder, error) {
+			c.Decoder = laterDecoder(sync.OnceValues(func() (record.Decoder, error) {
 				r := s.read
 				r.Drop, r.Crosses, r.Groups, r.KeepValue = x.record.Drop, x.record.Crosses, x.record.Groups, false
 				return record.NewDecoder(r, c.Schema)
-			}}
+			}))
 		}
 	}
 }
 
 // laterDecoder creates its decoder at its first record. The header of a file has been read by then.
-type laterDecoder struct {
-	make func() (record.Decoder, error)
-	made record.Decoder
-}
+type laterDecoder func() (record.Decoder, error)
 
-func (d *laterDecoder) Decode(ctx context.Context, r record.Record, e *event.Example) (err error) {
-	if d.made == nil {
-		if d.made, err = d.make(); err != nil {
-			return err
-		}
+func (made laterDecoder) Decode(ctx context.Context, r record.Record, e *event.Example) error {
+	d, err := made()
+	if err != nil {
+		return err
 	}
-	return d.made.Decode(ctx, r, e)
+	return d.Decode(ctx, r, e)
 }
 
 // validateChallengers gives each learner a validator, which is used while that learner is the leader. The Runner gets

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math"
 	"path/filepath"
 	"slices"
@@ -381,10 +382,7 @@ func (m *groupMember) models() []*served.Model {
 		copy(out, set.Shards())
 	}
 	m.mu.Lock()
-	own := make([]*ownShard, 0, len(m.own))
-	for _, x := range m.own {
-		own = append(own, x)
-	}
+	own := slices.Collect(maps.Values(m.own))
 	m.mu.Unlock()
 	for _, x := range own {
 		if model := x.model(); model != nil {

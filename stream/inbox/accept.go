@@ -60,7 +60,7 @@ func newChecker(c record.Config, s *event.Schema, labels bool) (*checker, error)
 
 // rows returns the events of a request without a header of CSV.
 func (k *checker) rows(events [][]byte) ([][]byte, error) {
-	if k.config.Format != "csv" {
+	if k.labels || k.config.Format != "csv" {
 		return events, nil
 	}
 	rows, err := k.config.Rows(events)
@@ -73,14 +73,17 @@ func (k *checker) rows(events [][]byte) ([][]byte, error) {
 	return rows, nil
 }
 
-// check returns a RefusedError for the first invalid event. It returns requestKey as the only key, or the IDs of the
-// events if requestKey is empty. undo removes the classes and fields of the events from the Schema, because the events
-// are not stored.
-func (k *checker) check(ctx context.Context, requestKey string, events [][]byte) (keys []string, undo func(), err error) {
+// check returns the events of a request without a header of CSV, or a RefusedError for the first invalid event. It
+// returns requestKey as the only key, or the IDs of the events if requestKey is empty. undo removes the classes and
+// fields of the events from the Schema, because the events are not stored.
+func (k *checker) check(ctx context.Context, requestKey string, events [][]byte) (rows [][]byte, keys []string, undo func(), err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if rows, err = k.rows(events); err != nil {
+		return nil, nil, nil, err
+	}
 	before, e := k.schema.View(), &k.example
-	for i, value := range events {
+	for i, value := range rows {
 		if err = k.decoder.Decode(ctx, record.Record{Value: value}, e); err != nil {
 			break
 		}
@@ -110,7 +113,7 @@ func (k *checker) check(ctx context.Context, requestKey string, events [][]byte)
 	case k.labels || k.config.ID == "":
 		keys = nil
 	}
-	return keys, undo, err
+	return rows, keys, undo, err
 }
 
 // refusal returns the reason why an event or label cannot be accepted.
@@ -158,10 +161,7 @@ func (n *LogAcceptor) Accept(ctx context.Context, key string, events [][]byte, l
 	if labels {
 		return a, errors.ErrUnsupported
 	}
-	if events, err = n.check.rows(events); err != nil {
-		return a, err
-	}
-	keys, undo, err := n.check.check(ctx, key, events)
+	events, keys, undo, err := n.check.check(ctx, key, events)
 	if err != nil {
 		return a, err
 	}
@@ -221,12 +221,7 @@ func (n *TopicAcceptor) Accept(ctx context.Context, key string, events [][]byte,
 	if to.name == "" {
 		return a, errors.ErrUnsupported
 	}
-	if !labels {
-		if events, err = to.check.rows(events); err != nil {
-			return a, err
-		}
-	}
-	keys, undo, err := to.check.check(ctx, key, events)
+	events, keys, undo, err := to.check.check(ctx, key, events)
 	if err != nil {
 		return a, err
 	}

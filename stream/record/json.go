@@ -510,41 +510,38 @@ func (d *jsonDecoder) special(p int, n *node, depth int) int {
 	}
 	var text []byte
 	next, quoted, typed := p, false, false
-	switch c := byte(0); {
-	case p >= len(d.data):
+	if p >= len(d.data) {
 		return d.unexpected(p, "a value")
-	default:
-		c = d.data[p]
-		switch {
-		case c == '"':
-			quoted = true
-			if text, next = d.str(p + 1); next < 0 {
-				return next
-			}
-		case c-'0' <= 9 || c == '-':
-			if _, next = number(d.data, p, true); next < 0 {
-				return d.notNumber(p, &n.named)
-			}
-			text, typed = d.data[p:next], true
-		case c == '{' || c == '[':
-			reason, remedy := event.ReasonSyntax, ""
-			switch {
-			case n.role == isLabel && c == '[':
-				reason, remedy = event.ReasonLabel, ": an event has one label; for several, learn a model for each, as with jq -c '.label |= (index(\"CLASS\") != null)'"
-			case n.role == isLabel:
-				reason, remedy = event.ReasonLabel, fmt.Sprintf(": name the value in it, as in record.label = \"%.80s.name\"", n.name)
-			case n.role == isWeight:
-				reason = event.ReasonWeight
-			}
-			return d.fail(p, reason, "field %.80q holds several values%s", n.name, remedy)
-		case c != 't' && c != 'f':
-			return d.literal(p, &n.named) // null has no effect
-		default:
-			if next = d.literal(p, &n.named); next < 0 {
-				return next
-			}
-			text = d.data[p:next]
+	}
+	switch c := d.data[p]; {
+	case c == '"':
+		quoted = true
+		if text, next = d.str(p + 1); next < 0 {
+			return next
 		}
+	case c-'0' <= 9 || c == '-':
+		if _, next = number(d.data, p, true); next < 0 {
+			return d.notNumber(p, &n.named)
+		}
+		text, typed = d.data[p:next], true
+	case c == '{' || c == '[':
+		reason, remedy := event.ReasonSyntax, ""
+		switch {
+		case n.role == isLabel && c == '[':
+			reason, remedy = event.ReasonLabel, ": an event has one label; for several, learn a model for each, as with jq -c '.label |= (index(\"CLASS\") != null)'"
+		case n.role == isLabel:
+			reason, remedy = event.ReasonLabel, fmt.Sprintf(": name the value in it, as in record.label = \"%.80s.name\"", n.name)
+		case n.role == isWeight:
+			reason = event.ReasonWeight
+		}
+		return d.fail(p, reason, "field %.80q holds several values%s", n.name, remedy)
+	case c != 't' && c != 'f':
+		return d.literal(p, &n.named) // null has no effect
+	default:
+		if next = d.literal(p, &n.named); next < 0 {
+			return next
+		}
+		text = d.data[p:next]
 	}
 	if n.role == isLabel {
 		if d.seen.value(next - p); typed {
@@ -651,6 +648,9 @@ func (d *jsonDecoder) notUTF8(start, end int) int {
 	return d.fail(p, event.ReasonSyntax, "byte "+byteNotUTF8, d.data[p])
 }
 
+// unescaped has the characters that a letter after a backslash means, except u.
+var unescaped = [256]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
+
 // unescape continues str at the first backslash, which is at p.
 func (d *jsonDecoder) unescape(start, p int) ([]byte, int) {
 	data := d.data
@@ -675,20 +675,10 @@ func (d *jsonDecoder) unescape(start, p int) ([]byte, int) {
 		if p++; p >= len(data) {
 			break
 		}
-		switch c := data[p]; c {
-		case '"', '\\', '/':
+		switch c := unescaped[data[p]]; {
+		case c != 0:
 			out = append(out, c)
-		case 'b':
-			out = append(out, '\b')
-		case 'f':
-			out = append(out, '\f')
-		case 'n':
-			out = append(out, '\n')
-		case 'r':
-			out = append(out, '\r')
-		case 't':
-			out = append(out, '\t')
-		case 'u':
+		case data[p] == 'u':
 			r, ok := hex4(data, p+1)
 			if !ok {
 				return nil, d.unexpected(p-1, `\u and four hexadecimal digits`)
