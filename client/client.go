@@ -52,21 +52,19 @@ func Open(ctx context.Context, address string, o Options) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := served.Open(ctx, address, inner)
-	if err != nil {
+	return modelOf(served.Open(ctx, address, inner))
+}
+
+// modelOf returns the Model of a result, which may have none.
+func modelOf(m *served.Model, err error) (*Model, error) {
+	if m == nil {
 		return nil, err
 	}
-	return &Model{m}, nil
+	return &Model{m}, err
 }
 
 // Decode reads a model from the bytes of its file.
-func Decode(data []byte) (*Model, error) {
-	m, err := served.Decode(data)
-	if err != nil {
-		return nil, err
-	}
-	return &Model{m}, nil
-}
+func Decode(data []byte) (*Model, error) { return modelOf(served.Decode(data)) }
 
 // Version returns the model's version, which grows with each publication of a learner, also across its restarts. The
 // version is 0 for a model that was not published.
@@ -127,13 +125,7 @@ func Follow(ctx context.Context, address string, o Options) (*Follower, error) {
 
 // Model returns the newest model and the error of the latest check for a newer model. The model stays usable after an
 // error. It is nil until the first model is read, see Options.Wait.
-func (f *Follower) Model() (*Model, error) {
-	m, err := f.of.Model()
-	if m == nil {
-		return nil, err
-	}
-	return &Model{m}, err
-}
+func (f *Follower) Model() (*Model, error) { return modelOf(f.of.Model()) }
 
 // Close stops following and waits for the Follower's goroutine. The last model stays usable.
 func (f *Follower) Close() { f.of.Close() }

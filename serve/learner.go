@@ -5,6 +5,7 @@ package serve
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/csv"
 	"encoding/json"
 	"errors"
@@ -161,10 +162,7 @@ func (t *site) omit(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusServiceUnavailable, "no labeled event has arrived since the start", r.URL.Path)
 		return
 	}
-	kind, name := r.URL.Query().Get("kind"), r.URL.Query().Get("name")
-	if kind == "" {
-		kind = "field"
-	}
+	kind, name := cmp.Or(r.URL.Query().Get("kind"), "field"), r.URL.Query().Get("name")
 	if kind != "group" && kind != "field" && kind != "feature" || name == "" {
 		fail(w, http.StatusBadRequest, fmt.Sprintf("kind=%.20q, name=%.100q: want a kind of group, field or feature, and its name", kind, name), "query")
 		return

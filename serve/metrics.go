@@ -137,6 +137,13 @@ var metrics = []metric{
 // emitter receives the value of a metric of the table, with the values of its labels.
 type emitter func(name string, value float64, labels ...string)
 
+// counts emits the number of each outcome.
+func (emit emitter) counts(name string, by map[string]uint64) {
+	for outcome, n := range by {
+		emit(name, float64(n), outcome)
+	}
+}
+
 // emit emits the values of all metrics. They are computed during a scrape from data that the run publishes. So metrics
 // take no time per event.
 func (v *view) emit(emit emitter) {
@@ -172,9 +179,6 @@ func (v *view) emit(emit emitter) {
 // emitRun emits metrics of the loop: its records, checkpoints, validations and alarms.
 func (v *view) emitRun(emit emitter) {
 	s := v.status
-	emit("blankout_events_total", float64(s.Learned), "learned")
-	emit("blankout_events_total", float64(s.Unlabeled), "unlabeled")
-	emit("blankout_events_total", float64(s.HeldOut), "held-out")
 	passed := uint64(0)
 	for reason, n := range s.RefusedBy {
 		emit("blankout_refused_total", float64(n), string(reason))
@@ -182,8 +186,7 @@ func (v *view) emitRun(emit emitter) {
 			passed += n
 		}
 	}
-	emit("blankout_events_total", float64(s.Refused-passed), "refused")
-	emit("blankout_events_total", float64(passed), "passed")
+	emit.counts("blankout_events_total", map[string]uint64{"learned": s.Learned, "unlabeled": s.Unlabeled, "held-out": s.HeldOut, "refused": s.Refused - passed, "passed": passed})
 	emit("blankout_dead_letter_failures_total", float64(s.DeadLetterFailures))
 	age := math.NaN()
 	if !s.NewestTime.IsZero() {
@@ -195,8 +198,7 @@ func (v *view) emitRun(emit emitter) {
 	for _, kind := range health.WarningKinds {
 		emit("blankout_warning", flag(slices.ContainsFunc(s.Warnings, func(w health.Warning) bool { return w.Kind == kind })), kind)
 	}
-	emit("blankout_checkpoints_total", float64(s.Save.Saved), "saved")
-	emit("blankout_checkpoints_total", float64(s.Save.Failed), "failed")
+	emit.counts("blankout_checkpoints_total", map[string]uint64{"saved": s.Save.Saved, "failed": s.Save.Failed})
 	emit("blankout_checkpoint_last_seconds", s.Save.Took.Seconds())
 	emit("blankout_checkpoint_pause_last_seconds", s.Save.Pause.Seconds())
 	emit("blankout_checkpoint_timestamp_seconds", unix(s.Save.At))
@@ -214,15 +216,8 @@ func (v *view) emitRun(emit emitter) {
 // emitLabels emits metrics of delayed labels.
 func emitLabels(c *run.LabelCounts, emit emitter) {
 	emit("blankout_labels_pending_events", float64(c.Pending))
-	emit("blankout_labels_events_total", float64(c.Matched), "matched")
-	emit("blankout_labels_events_total", float64(c.TimedOut), "timed-out")
-	emit("blankout_labels_events_total", float64(c.Overflowed), "overflowed")
-	emit("blankout_labels_events_total", float64(c.RepeatedEvents), "repeated")
-	emit("blankout_labels_total", float64(c.Early), "early")
-	emit("blankout_labels_total", float64(c.Corrected), "corrected")
-	emit("blankout_labels_total", float64(c.Repeated), "repeated")
-	emit("blankout_labels_total", float64(c.Late), "late")
-	emit("blankout_labels_total", float64(c.Unmatched), "unmatched")
+	emit.counts("blankout_labels_events_total", map[string]uint64{"matched": c.Matched, "timed-out": c.TimedOut, "overflowed": c.Overflowed, "repeated": c.RepeatedEvents})
+	emit.counts("blankout_labels_total", map[string]uint64{"early": c.Early, "corrected": c.Corrected, "repeated": c.Repeated, "late": c.Late, "unmatched": c.Unmatched})
 	for _, q := range []float64{0.5, 0.9, 0.99} {
 		emit("blankout_labels_delay_seconds", c.Delay(q), number(q))
 	}
@@ -361,8 +356,7 @@ func (r requests) emit(name string, emit emitter) {
 
 // emitPredictions emits metrics of the predicted topic.
 func emitPredictions(s *predict.Stats, emit emitter) {
-	emit("blankout_predictions_total", float64(s.Scored), "scored")
-	emit("blankout_predictions_total", float64(s.Refused), "refused")
+	emit.counts("blankout_predictions_total", map[string]uint64{"scored": s.Scored, "refused": s.Refused})
 	emit("blankout_prediction_ready", flag(s.LastError == ""))
 	for _, p := range s.Partitions {
 		emit("blankout_prediction_lag_records", float64(p.Lag), p.Topic, strconv.Itoa(int(p.Partition)))

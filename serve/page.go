@@ -3,6 +3,7 @@ package serve
 // This file serves the web page and the stream of the page's data. The folder page has the page's files.
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"embed"
 	"encoding/json"
@@ -37,10 +38,7 @@ var pageTypes = map[string]string{".html": "text/html; charset=utf-8", ".js": "t
 
 // servePage handles GET / and GET /page/FILE.
 func servePage(w http.ResponseWriter, r *http.Request) {
-	name := strings.TrimPrefix(r.URL.Path, "/")
-	if name == "" {
-		name = "page/index.html"
-	}
+	name := cmp.Or(strings.TrimPrefix(r.URL.Path, "/"), "page/index.html")
 	data, err := pages.ReadFile(name)
 	if err != nil {
 		fail(w, http.StatusNotFound, "no such file of the page", r.URL.Path)
@@ -54,11 +52,7 @@ func servePage(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
-	kind := pageTypes[path.Ext(name)]
-	if kind == "" {
-		kind = "text/plain; charset=utf-8"
-	}
-	w.Header().Set("Content-Type", kind)
+	w.Header().Set("Content-Type", cmp.Or(pageTypes[path.Ext(name)], "text/plain; charset=utf-8"))
 	w.Header().Set("Content-Length", strconv.Itoa(len(data)))
 	_, _ = w.Write(data)
 }
@@ -250,10 +244,7 @@ func reportOf(v *view) Report {
 		r.Places = append(r.Places, placeReport{p.name, p.version, milli(p.when), p.published, p.lastError})
 	}
 	if p := v.model; p != nil {
-		at := milli(p.At)
-		if at == nil {
-			at = new(int64)
-		}
+		at := cmp.Or(milli(p.At), new(int64))
 		l, linear := p.Model.(*model.Linear)
 		if linear {
 			r.Policies = l.Missing.Ranges()

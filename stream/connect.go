@@ -5,6 +5,7 @@ package stream
 // drops dead addresses, and closes every connection.
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -217,12 +218,9 @@ func connect(ctx context.Context, c ConnectConfig, topics []string, log *slog.Lo
 		addr:    kafka.TCP(c.Brokers...),
 		names:   strings.Join(c.Brokers, ","),
 		timeout: c.RequestTimeout,
-		log:     log,
+		log:     cmp.Or(log, slog.New(slog.DiscardHandler)),
 		stop:    stop,
 		conns:   map[net.Conn]struct{}{},
-	}
-	if k.log == nil {
-		k.log = slog.New(slog.DiscardHandler)
 	}
 	k.transport = &kafka.Transport{
 		Dial: func(ctx context.Context, network, address string) (net.Conn, error) {

@@ -644,8 +644,6 @@ func (c *Consumer) Close() error {
 	c.cluster.close()
 	c.running.Wait()
 	c.decoding.close()
-	if c.ended == nil {
-		c.ended = errors.New("the consumer is closed")
-	}
+	c.ended = cmp.Or(c.ended, errors.New("the consumer is closed"))
 	return nil
 }

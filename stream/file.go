@@ -5,6 +5,7 @@ package stream
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -299,11 +300,8 @@ func (r *Records) open(file io.Reader, c record.Config) error {
 		return err
 	}
 	c.Growing = c.Growing && plain && r.size >= 0
-	name, format := SourceName(r.path), c.Format
-	if format == "" {
-		format = record.FormatOf(r.path)
-	}
-	switch format {
+	name := SourceName(r.path)
+	switch format := cmp.Or(c.Format, record.FormatOf(r.path)); format {
 	case "idx":
 		r.scanner, err = record.NewIdxScanner(name, text, c, func() (io.ReadCloser, error) { return openLabels(r.path) })
 	case "":

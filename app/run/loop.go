@@ -51,12 +51,9 @@ type loop struct {
 func newLoop(r *Runner) *loop {
 	now := time.Now()
 	l := &loop{
-		Runner: r, Validator: r.Validator, log: r.Log, highWater: map[partition]int64{}, warned: map[string]warned{},
+		Runner: r, Validator: r.Validator, log: cmp.Or(r.Log, slog.New(slog.DiscardHandler)), highWater: map[partition]int64{}, warned: map[string]warned{},
 		current: Status{Started: now},
 		first:   r.Learner.Alarms(math.MaxUint64), finished: make(chan func(), 2), // capacity for the result of every job
-	}
-	if l.log == nil {
-		l.log = slog.New(slog.DiscardHandler)
 	}
 	l.intake = Intake{
 		Learner: r.Learner, Refused: r.Config.Refused, DeadLetters: r.DeadLetters, Labels: r.Labels, Unnamed: r.Config.Unnamed, Log: l.log,

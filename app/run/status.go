@@ -80,10 +80,7 @@ const Ended = "ended"
 
 // Status returns the latest Status. Any goroutine may call it at any time.
 func (r *Runner) Status() *Status {
-	if s := r.status.Load(); s != nil {
-		return s
-	}
-	return &Status{NotReady: "not started"}
+	return cmp.Or(r.status.Load(), &Status{NotReady: "not started"})
 }
 
 // Published returns the latest published Model, or nil before the first. Any goroutine may call it at any time.

@@ -64,15 +64,7 @@ func (o Options) withDefaults() Options {
 	if o.Interval <= 0 {
 		o.Interval = time.Second
 	}
-	if o.MaxBytes == 0 {
-		o.MaxBytes = 4 << 30
-	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
-	if o.Record == nil {
-		o.Record = new(record.DefaultConfig())
-	}
+	o.MaxBytes, o.Log, o.Record = cmp.Or(o.MaxBytes, 4<<30), cmp.Or(o.Log, slog.New(slog.DiscardHandler)), cmp.Or(o.Record, new(record.DefaultConfig()))
 	return o
 }
 

@@ -94,9 +94,7 @@ func DecodeAs(data []byte, recordConfig *record.Config) (*Model, error) {
 // FromFile returns the Model of a decoded file. recordConfig is the format of events if the file does not contain it;
 // nil means the defaults.
 func FromFile(file *checkpoint.File, recordConfig *record.Config) (*Model, error) {
-	if recordConfig == nil {
-		recordConfig = new(record.DefaultConfig())
-	}
+	recordConfig = cmp.Or(recordConfig, new(record.DefaultConfig()))
 	var trained model.Model
 	var err error
 	if file.Kind == checkpoint.Kernel {

@@ -134,8 +134,10 @@ settings, columns, names and groups of a model.`,
 			if err == nil && (o.copies < 1 || o.copies > 1<<16) {
 				err = fmt.Errorf("--copies %d: want 1 to %d", o.copies, 1<<16)
 			}
-			if c0, _, _ := coefficients(noise); err == nil && c0 != 0 {
-				err = fmt.Errorf("noise %v also changes absent features, which a sparse file cannot hold: use dropout, group or poisson", noise)
+			if err == nil {
+				if c0, _, _ := noise.Coefficients(); c0 != 0 {
+					err = fmt.Errorf("noise %v also changes absent features, which a sparse file cannot hold: use dropout, group or poisson", noise)
+				}
 			}
 			if err != nil {
 				return usageError{err}
@@ -172,13 +174,6 @@ func (o *corruptFlags) parseNoise(named bool) (loss.Noise, error) {
 		return nil, errors.New("--delete and --delete-groups stand for a --noise: give either them or --noise")
 	}
 	return loss.ParseNoise(strings.Join(parts, "+"))
-}
-
-func coefficients(n loss.Noise) (c0, c1, c2 float64) {
-	if n == nil {
-		return 0, 0, 0
-	}
-	return n.Coefficients()
 }
 
 // corruptSchema determines how examples are read. It returns the model's Schema or, without a model, a new one.

@@ -78,9 +78,7 @@ func readSample(ctx context.Context, in stream.Input) (_ *sample, err error) {
 				}
 				out.counts[e.Label]++
 			}
-			if out.time == 0 {
-				out.time = e.Time
-			}
+			out.time = cmp.Or(out.time, e.Time)
 			values += e.Features.Len()
 			out.fields.add(e, out.schema, out.records)
 		}

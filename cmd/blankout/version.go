@@ -25,9 +25,7 @@ func buildVersion() (version, revision string) {
 	if !ok {
 		return
 	}
-	if version = builtAs; version == "" {
-		version = cmp.Or(info.Main.Version, "unknown")
-	}
+	version = cmp.Or(builtAs, info.Main.Version, "unknown")
 	dirty := ""
 	for _, s := range info.Settings {
 		switch s.Key {

@@ -6,6 +6,7 @@
 package predict
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -125,10 +126,7 @@ type Stats struct {
 
 // Stats returns the latest Stats. Any goroutine may call it at any time.
 func (p *Predictor) Stats() *Stats {
-	if s := p.stats.Load(); s != nil {
-		return s
-	}
-	return &Stats{LastError: "not started"}
+	return cmp.Or(p.stats.Load(), &Stats{LastError: "not started"})
 }
 
 // Run predicts until ctx ends, the topic ends (under Kafka.UntilEnd), or MaxEvents events have been scored. Then it
@@ -171,12 +169,7 @@ func (p *Predictor) Keep(ctx context.Context) {
 	}
 }
 
-func (p *Predictor) log() *slog.Logger {
-	if p.Log == nil {
-		return slog.New(slog.DiscardHandler)
-	}
-	return p.Log
-}
+func (p *Predictor) log() *slog.Logger { return cmp.Or(p.Log, slog.New(slog.DiscardHandler)) }
 
 // errEnough ends a run after MaxEvents.
 var errEnough = errors.New("enough events")
@@ -416,8 +409,6 @@ func (r *run) report() {
 	s := *r.stats
 	source := r.reader.Stats()
 	s.Partitions = source.Partitions
-	if s.LastError == "" {
-		s.LastError = source.Failing()
-	}
+	s.LastError = cmp.Or(s.LastError, source.Failing())
 	r.Predictor.stats.Store(&s)
 }

@@ -51,9 +51,7 @@ type checker struct {
 }
 
 func newChecker(c record.Config, s *event.Schema, labels bool) (*checker, error) {
-	if c.Format == "" {
-		c.Format = "json"
-	}
+	c.Format = cmp.Or(c.Format, "json")
 	decoder, err := record.NewDecoder(c, s)
 	return &checker{labels: labels, config: c, schema: s, decoder: decoder}, err
 }

@@ -3,6 +3,7 @@
 package inbox
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -130,20 +131,12 @@ func (e *DamageError) Error() string {
 
 // Open opens the log in a directory, which it creates if necessary.
 func Open(directory string, o Options) (_ *Log, err error) {
-	if o.Most == 0 {
-		o.Most = 64 << 20
-	}
-	if o.Segment == 0 {
-		o.Segment = 64 << 20
-	}
+	o.Most, o.Segment, o.Log = cmp.Or(o.Most, 64<<20), cmp.Or(o.Segment, 64<<20), cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if o.file == nil {
 		o.file = func(name string, flag int) (segmentFile, error) { return os.OpenFile(name, flag, 0o600) }
 	}
 	if o.sync == nil {
 		o.sync = seglog.Sync
-	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
 	}
 	l := &Log{options: o, directory: directory, wake: make(chan struct{}, 1), ended: make(chan struct{}), grown: make(chan struct{})}
 	switch l.lock, err = seglog.Lock(directory); {
@@ -386,9 +379,7 @@ func (l *Log) write() {
 			l.next = next
 		}
 		for _, p := range posts {
-			if p.err == nil {
-				p.err = err
-			}
+			p.err = cmp.Or(p.err, err)
 			close(p.done)
 		}
 		if err == nil && len(data) > 0 {

@@ -3,6 +3,7 @@ package inbox
 // This file reads a Log as a Source.
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,9 +35,7 @@ type Source struct {
 // NewSource returns the Source of a Log, which starts at the Positions of from. It fails if the Log no longer has those
 // events. Decoding extends s.
 func NewSource(l *Log, c record.Config, s *event.Schema, from event.Offsets) (*Source, error) {
-	if c.Format == "" {
-		c.Format = "json"
-	}
+	c.Format = cmp.Or(c.Format, "json")
 	decoder, err := record.NewDecoder(c, s)
 	if err != nil {
 		return nil, err

@@ -202,14 +202,24 @@ const maxNameBytes = event.MaxNameBytes
 // maxFieldBytes is the largest length of a field name. A record with a longer name is refused.
 const maxFieldBytes = 4096
 
-// formats lists the record formats, the default first. To add a format, write a new file in this package and a line
-// here.
-var formats = []struct {
+type format struct {
 	name     string
 	suffixes []string // suffixes of file names
 	new      func(core) (Decoder, error)
 	framing  framing // how text is split into records; formats without text are for topics only
-}{
+}
+
+// formatNamed returns the format with a name, or nil.
+func formatNamed(name string) *format {
+	if i := slices.IndexFunc(formats, func(f format) bool { return f.name == name }); i >= 0 {
+		return &formats[i]
+	}
+	return nil
+}
+
+// formats lists the record formats, the default first. To add a format, write a new file in this package and a line
+// here.
+var formats = []format{
 	{"json", []string{".json", ".jsonl", ".ndjson"}, newJSON, framing{finished: closedObject}},
 	{"svmlight", []string{".svm", ".svmlight", ".libsvm"}, newSvmlight, framing{comment: '#'}},
 	{"vw", []string{".vw"}, newVW, framing{}},
@@ -242,12 +252,8 @@ func (c Config) FormatName() string { return cmp.Or(c.Format, formats[0].name) }
 
 // HasSchemas reports whether the records use the wire format of a schema registry. Only topics can have such records.
 func (c Config) HasSchemas() bool {
-	for _, f := range formats {
-		if f.name == c.Format {
-			return f.framing.none
-		}
-	}
-	return false
+	f := formatNamed(c.Format)
+	return f != nil && f.framing.none
 }
 
 // FormatOf returns the format that a file name implies: "idx" for an MNIST pair, or "" for no format. The rows of a
@@ -516,12 +522,7 @@ func NewDecoder(c Config, s *event.Schema) (Decoder, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
 	}
-	for _, f := range formats {
-		if f.name == c.Format || c.Format == "" {
-			return f.new(newCore(c, s))
-		}
-	}
-	panic("unreachable: Check knows the formats")
+	return formatNamed(c.FormatName()).new(newCore(c, s))
 }
 
 // Settings returns the settings, besides the Schema, that determine how a record becomes an event, by key. Checkpoints

@@ -78,10 +78,8 @@ const bufferBytes = 1 << 18
 // column names from the header, if the configuration requires a header.
 func NewScanner(name string, in io.Reader, c Config) (*Scanner, error) {
 	s := &Scanner{Name: name, c: c, in: in}
-	for _, f := range formats {
-		if f.name == c.Format {
-			s.framing = f.framing
-		}
+	if f := formatNamed(c.Format); f != nil {
+		s.framing = f.framing
 	}
 	if s.framing.none {
 		return nil, fmt.Errorf("%s: format %s is that of records in a topic, with the id of their schema before them: a file holds one of %s", name, c.Format, strings.Join(FileFormats(), ", "))

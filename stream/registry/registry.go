@@ -2,6 +2,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -214,10 +215,7 @@ func New(c Config, log *slog.Logger) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
-	return &Client{registry: client, log: log, pause: 250 * time.Millisecond, known: map[uint32]*Schema{}, denied: map[uint32]denial{}}, nil
+	return &Client{registry: client, log: cmp.Or(log, slog.New(slog.DiscardHandler)), pause: 250 * time.Millisecond, known: map[uint32]*Schema{}, denied: map[uint32]denial{}}, nil
 }
 
 // Status returns the state of the Client.

@@ -23,6 +23,7 @@ package kafka
 // publications were interrupted.
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -462,9 +463,7 @@ type PublisherConfig struct {
 // NewPublisher connects to the brokers and reads the content of the topic.
 func NewPublisher(ctx context.Context, c PublisherConfig) (*Publisher, error) {
 	config := stream.DefaultProducerConfig()
-	if c.MaxPiece == 0 {
-		c.MaxPiece = maxPiece
-	}
+	c.MaxPiece = cmp.Or(c.MaxPiece, maxPiece)
 	config.ConnectConfig, config.Topic, config.Log, config.BatchBytes = c.ConnectConfig, c.Topic, c.Log, c.MaxPiece
 	config.CreateTopics, config.TopicSettings = c.Create, []string{"cleanup.policy=compact"}
 	producer, err := stream.NewProducer(ctx, config)
