@@ -468,9 +468,7 @@ func (p *program) warnStale(m *served.Model) {
 	if w := m.Head.LastLabel; w > 0 {
 		p.note(fmt.Sprintf("the learner also predicts by the last label (weight %.2g); this model leaves it out", w))
 	}
-	if m.Head.Stale != "" {
-		p.warn(m.Head.Stale)
-	}
+	p.warn(m.Head.Stale)
 }
 
 // write replaces the file at path with a model that was trained on the events that d has read.

@@ -92,9 +92,7 @@ func (p *program) runExport(modelFile string, shard int, format string, policy m
 	if err != nil {
 		return err
 	}
-	for _, note := range notes {
-		p.warn(note)
-	}
+	p.warn(notes...)
 	_, err = w.Write(b.Bytes())
 	return errors.Join(err, w.Close())
 }

@@ -269,8 +269,8 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	if o.explain.form != "" {
 		p.printNames(read.Schema)
 	}
-	if text := reader.found(read); text != "" && !p.quiet && deleted == nil {
-		p.warn(text)
+	if !p.quiet && deleted == nil {
+		p.warn(reader.found(read))
 	}
 	if seen.onlyUnseen > 0 && seen.familiar == 0 {
 		p.warn(fmt.Sprintf("none of %s has a feature of the model: check that model and data belong together", plural(seen.onlyUnseen, "example")))
@@ -291,9 +291,7 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 
 // classesResult prints the measures of a classification.
 func (p *program) classesResult(o *predictFlags, head *model.Head, r measure.ClassesReport, about predicted) error {
-	if text := r.WorseThanConstant(strings.HasPrefix(head.Loss, "logistic")); text != "" {
-		p.warn(text)
-	}
+	p.warn(r.WorseThanConstant(strings.HasPrefix(head.Loss, "logistic")))
 	return p.result(o.json, struct {
 		measure.ClassesReport
 		Classes []string `json:"classes"` // names of the rows and columns of the confusion

@@ -166,9 +166,7 @@ func (p *program) checkSample(ctx context.Context, c record.Config, path string)
 	if text := s.fields.leftOut(s.schema, s.records-s.refused); text != "" && c.Absent != event.AbsentZero {
 		result.Warnings = append(result.Warnings, text)
 	}
-	for _, text := range result.Warnings {
-		p.warn(text)
-	}
+	p.warn(result.Warnings...)
 	return result, nil
 }
 
@@ -326,8 +324,14 @@ func (s *sample) String() string {
 	return fmt.Sprintf("%s, %s labeled%s, %s refused", plural(s.records, "record"), humanize.Comma(int64(s.labeled)), classes, humanize.Comma(int64(s.refused)))
 }
 
-// warn prints a warning for the user.
-func (p *program) warn(text string) { fmt.Fprintln(p.stderr, "warning: "+text) }
+// warn prints warnings for the user. An empty text is no warning.
+func (p *program) warn(texts ...string) {
+	for _, text := range texts {
+		if text != "" {
+			fmt.Fprintln(p.stderr, "warning: "+text)
+		}
+	}
+}
 
 // sampled holds the readings of each field. For text formats without fields it holds the readings of each column.
 type sampled map[sampledKey]*readings

@@ -281,9 +281,7 @@ func (p *program) runTrain(ctx context.Context, o *trainFlags) error {
 			return err
 		}
 	}
-	if text := o.unused(d); text != "" {
-		p.warn(text)
-	}
+	p.warn(o.unused(d))
 	if err := p.printTrained(screen, &r, suspects, d); err != nil {
 		return err
 	}
@@ -306,25 +304,19 @@ func (p *program) printTrained(screen *screen, r *trainResult, suspects []string
 		if r.unpenalized && r.Certificate == nil {
 			advice = "without a penalty there is no certificate; a small one may help, such as --l2 1e-6"
 		}
-		fmt.Fprintf(p.stderr, "warning: the tolerance %g was not reached; %s\n", r.Tol, advice)
+		p.warn(fmt.Sprintf("the tolerance %g was not reached; %s", r.Tol, advice))
 	}
-	for _, text := range []string{r.outlier, r.notImputed} {
-		if text != "" {
-			fmt.Fprintf(p.stderr, "warning: %s\n", text)
-		}
-	}
-	for _, text := range d.Schema.LabelSpellings() {
-		p.warn(text)
-	}
+	p.warn(r.outlier, r.notImputed)
+	p.warn(d.Schema.LabelSpellings()...)
 	for _, f := range notation.Find(d.Schema) {
 		p.warn(f.String())
 	}
 	for _, class := range singles(d) {
-		fmt.Fprintf(p.stderr, "warning: class %q has one example of %s; to exclude it, name the other classes in record.classes and give --refused skip\n", class, humanize.Comma(int64(d.Rows())))
+		p.warn(fmt.Sprintf("class %q has one example of %s; to exclude it, name the other classes in record.classes and give --refused skip", class, humanize.Comma(int64(d.Rows()))))
 	}
 	if r.TrainError != nil {
 		if class, e := largestClass(d); *r.TrainError >= e*(1-1e-12) {
-			fmt.Fprintf(p.stderr, "warning: on its training examples the model is no better than always %q: the penalty or the noise may be too strong, see -c, --noise, --drop-q\n", class)
+			p.warn(fmt.Sprintf("on its training examples the model is no better than always %q: the penalty or the noise may be too strong, see -c, --noise, --drop-q", class))
 		}
 	}
 	return nil

@@ -278,11 +278,9 @@ func (p *program) runValidate(ctx context.Context, c *config.Config, o *validate
 			return err
 		}
 	}
-	if r.Alarm != "" {
-		p.warn(r.Alarm)
-	}
+	p.warn(r.Alarm)
 	if !r.Converged {
-		fmt.Fprintf(p.stderr, "warning: the tolerance %g was not reached, see the certificate\n", c.Validate.Tol)
+		p.warn(fmt.Sprintf("the tolerance %g was not reached, see the certificate", c.Validate.Tol))
 	}
 	return p.encode(o.json, r)
 }
