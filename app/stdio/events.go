@@ -198,27 +198,16 @@ func (l *learner) ofModel(flags byte, i int, came *event.Example, width *int) er
 	e := m.Declare(came, &r.declared)
 	r.scores = slices.Grow(r.scores[:0], m.Outputs)[:m.Outputs]
 	scores := m.Score(e, r.scores)
-	if !l.regression() {
-		switch {
-		case flags&flagChoice != 0:
-			scores = append(r.chances[:0], float64(m.Head.Predict(scores)))
-		case flags&flagScores == 0:
-			r.chances = m.Probabilities(scores, slices.Grow(r.chances[:0], max(2, m.Outputs, len(m.Schema.Classes)))[:max(2, m.Outputs, len(m.Schema.Classes))])
-			scores = r.chances[:max(2, min(len(r.chances), len(m.Schema.Classes)))]
+	var number [3]float64
+	if l.regression() {
+		value := m.Value(scores[0])
+		low, high := m.Interval(value, model.ScoreVariance(m.Model, e))
+		if !(low <= high) {
+			low, high = math.NaN(), math.NaN()
 		}
-		l.put(scores, width)
-		return nil
+		number = [3]float64{value, low, high}
 	}
-	if flags&flagScores != 0 {
-		l.put(scores, width)
-		return nil
-	}
-	value := m.Value(scores[0])
-	low, high := m.Interval(value, model.ScoreVariance(m.Model, e))
-	if !(low <= high) {
-		low, high = math.NaN(), math.NaN()
-	}
-	l.put([]float64{value, low, high}, width)
+	l.append(flags, scores, m.Decision(), number, width)
 	return nil
 }
 
@@ -234,7 +223,7 @@ func (l *learner) append(flags byte, scores []float64, d model.Decision, number 
 	default:
 		k := max(2, len(scores))
 		r.chances = d.Probabilities(scores, slices.Grow(r.chances[:0], k)[:k])
-		scores = r.chances
+		scores = r.chances[:max(2, min(len(r.chances), len(l.schema.Classes)))]
 	}
 	l.put(scores, width)
 }

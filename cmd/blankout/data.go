@@ -256,13 +256,13 @@ func (p *program) printFormat(settings *configFlags, m *served.Model, further ..
 
 // open opens one path for reading.
 func (d *dataFlags) open(ctx context.Context, path string, s *event.Schema) (stream.Opened, error) {
-	if d.join.labels != "" {
-		return d.openJoined(ctx, path, s)
-	}
 	in := stream.Input{Where: path, Record: d.record, Format: d.format, Kafka: stream.DefaultConsumerConfig()}
-	events, err := in.Open(ctx, s, nil)
 	d.reading = d.record
 	d.reading.Format = cmp.Or(d.record.Format, d.format, "json") // format of a topic; a file determines its own
+	if d.join.labels != "" {
+		return d.openJoined(ctx, in, s)
+	}
+	events, err := in.Open(ctx, s, nil)
 	if f, ok := events.(*stream.File); ok {
 		if unnamed := f.Unnamed(); len(unnamed) > 0 {
 			d.say(path + ": " + unnamedColumns(unnamed))

@@ -4,7 +4,6 @@ package main
 // joined.
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -279,12 +278,12 @@ func (j *joinFlags) add(c *cobra.Command) {
 }
 
 // openJoined opens events joined with their labels.
-func (d *dataFlags) openJoined(ctx context.Context, path string, s *event.Schema) (_ stream.Opened, err error) {
+func (d *dataFlags) openJoined(ctx context.Context, events stream.Input, s *event.Schema) (_ stream.Opened, err error) {
 	c := d.joined
 	switch {
 	case len(d.paths) > 1:
 		return nil, usageError{errors.New("--labels needs exactly one -d")}
-	case path == "-" || d.join.labels == "-":
+	case events.Where == "-" || d.join.labels == "-":
 		return nil, usageError{errors.New("delayed labels need files or topics, not standard input")}
 	}
 	if err := c.Check(); err != nil {
@@ -293,7 +292,6 @@ func (d *dataFlags) openJoined(ctx context.Context, path string, s *event.Schema
 	if d.record.Time == "" {
 		d.say("files have no arrival times: all events precede all labels, and no wait expires. Name the field of the time with --set record.time=FIELD")
 	}
-	events := stream.Input{Where: path, Record: d.record, Format: d.format, Kafka: stream.DefaultConsumerConfig()}
 	events.Record.Unlabeled = true
 	later := events
 	later.Where, later.Record = d.join.labels, c.LabelRecord(d.record)
@@ -305,8 +303,6 @@ func (d *dataFlags) openJoined(ctx context.Context, path string, s *event.Schema
 		return nil, err
 	}
 	j.counts = &d.join.counts
-	d.reading = d.record
-	d.reading.Format = cmp.Or(d.record.Format, d.format, "json")
 	if f, ok := j.opened[0].(*stream.File); ok {
 		d.reading = f.Record()
 		d.reading.Unlabeled = d.record.Unlabeled
