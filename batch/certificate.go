@@ -349,9 +349,6 @@ func (o *Expected) Smooth(eps float64) { o.eps = eps }
 // Kinked reports whether the losses have a kink that Smooth can smooth.
 func (o *Expected) Kinked() bool { return o.facts.Kink != nil }
 
-// SmoothingGap returns the contribution of smoothing to the last Gap.
-func (o *Expected) SmoothingGap() float64 { return o.kink }
-
 // OwnRounding returns the root mean square of the noise in the scores of the last Gap. The result unscaled reports
 // whether this noise exceeds the smoothing in almost every row.
 func (o *Expected) OwnRounding() (spread float64, unscaled bool) {

@@ -224,7 +224,7 @@ func (s *solver) done(ctx context.Context, decrease, step float64) (stop, change
 // row has noise, no smoothing is needed, and the smoothing may drop at once to the value that the tolerance needs. The
 // result reports whether the smoothing has changed.
 func (s *solver) lowerSmoothing(decrease float64) bool {
-	kink, fine := s.smoother.SmoothingGap(), 0.3*s.opt.Tol*math.Abs(s.value)
+	kink, fine := s.smoother.kink, 0.3*s.opt.Tol*math.Abs(s.value)
 	if !(kink > fine) {
 		return false
 	}
@@ -256,7 +256,7 @@ func (s *solver) lowerSmoothing(decrease float64) bool {
 // whether the smoothing has changed.
 func (s *solver) raiseSmoothing() bool {
 	const most = 1e15 // largest smoothing, in units of the score
-	if s.smoother == nil || s.eps >= most || s.smoother.SmoothingGap() > 0.003*s.opt.Tol*math.Abs(s.value) {
+	if s.smoother == nil || s.eps >= most || s.smoother.kink > 0.003*s.opt.Tol*math.Abs(s.value) {
 		return false
 	}
 	s.eps *= 10

@@ -93,7 +93,7 @@ func (s *Scaler) Columns(x event.Vec, room *event.Vec) event.Vec {
 		}
 		room.Index, room.Value = append(room.Index, x.Index...), append(room.Value, x.Value...)
 	}
-	*room = s.Splines.Append(*room, x, nil)
+	*room = s.Splines.Append(*room, x)
 	return *room
 }
 
@@ -462,6 +462,14 @@ func (h *Head) Stats(row []float64) []float64 {
 		return nil
 	}
 	return row[h.Layout.Stats:][:ScalerWidth]
+}
+
+// standardize returns the standardized value of a column, given its row.
+func (m *Linear) standardize(row []float64, x float64) float64 {
+	if stats := m.Stats(row); stats != nil {
+		return m.Scaler.Apply(stats, x)
+	}
+	return x
 }
 
 // WithScaler returns m with the Scaler and statistics of another model, whose standardized features m was trained on.
