@@ -192,7 +192,7 @@ func (c Config) checked() (checked, error) {
 		return s, event.KeyErrorf("preset", "preset %q: want %s, or leave it empty", c.Preset, strings.Join(slices.Sorted(maps.Keys(presets)), ", "))
 	}
 	c = c.WithPreset()
-	for _, part := range []func(Config) error{s.parseParts, s.parseSteps, s.parseForgetting, s.parseClasses, s.parseRefresh, s.parsePresence, s.parseTogether} {
+	for _, part := range []func(Config) error{s.parseParts, s.parseSteps, s.parseForgetting, s.parseClasses, s.parseRefresh, s.parseTogether} {
 		if err := part(c); err != nil {
 			return s, err
 		}
@@ -371,16 +371,11 @@ func (s *checked) parseRefresh(c Config) error {
 	return nil
 }
 
-// parsePresence checks the setting presence.
-func (s *checked) parsePresence(c Config) error {
+// parseTogether checks the setting presence, and combinations of settings.
+func (s *checked) parseTogether(c Config) error {
 	if c.Presence != "auto" && c.Presence != "none" {
 		return event.KeyErrorf("presence", "presence = %q: want auto or none", c.Presence)
 	}
-	return nil
-}
-
-// parseTogether checks combinations of settings.
-func (s *checked) parseTogether(c Config) error {
 	if err := c.checkGradient(); err != nil {
 		return err
 	}
