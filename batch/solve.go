@@ -151,7 +151,7 @@ func (s *solver) result() *Result {
 	}
 	r := &Result{W: s.w, Gap: s.gap, Converged: s.converged, Iterations: s.iterations, Passes: s.evaluations}
 	r.Objective = s.o.ValueGrad(s.w, nil)
-	if s.expected != nil && r.Objective == s.expected.floor() {
+	if s.expected != nil && s.expected.facts.Lower == nil && r.Objective == 0 {
 		r.Gap, r.Converged = 0, true // the value equals the lower bound
 	}
 	if s.smoother != nil && !math.IsInf(r.Gap, 1) {

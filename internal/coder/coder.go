@@ -157,6 +157,24 @@ func (c *Coder) Uint16s(p *[]uint16) {
 	})
 }
 
+// WideUint16s encodes or decodes a slice in the format of Uint32s. Larger numbers are decoded as the largest uint16.
+func (c *Coder) WideUint16s(p *[]uint16) {
+	slice(c, p, 4, func(v *uint16) {
+		if !c.Decode {
+			c.Out = binary.LittleEndian.AppendUint32(c.Out, uint32(*v))
+		} else {
+			*v = uint16(min(c.Uint32(), math.MaxUint16))
+		}
+	})
+}
+
+// Encode returns what state encodes.
+func Encode(state func(*Coder)) []byte {
+	c := &Coder{}
+	state(c)
+	return c.Out
+}
+
 // Length encodes or decodes the length of a list in the format of Uint, for lists whose elements the caller encodes or
 // decodes one after the other. Decoding makes a list of zeros, which is empty if it would have more than most elements.
 func Length[T any](c *Coder, list *[]T, most int) {
