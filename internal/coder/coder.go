@@ -94,14 +94,19 @@ func (c *Coder) Each(p ...*float64) {
 	}
 }
 
+// word encodes v, or decodes a number in the same format. It returns the number.
+func (c *Coder) word(v uint32) uint32 {
+	if c.Decode {
+		return c.Uint32()
+	}
+	c.Out = binary.LittleEndian.AppendUint32(c.Out, v)
+	return v
+}
+
 // length encodes or decodes the length of a slice whose elements have the given size.
 func (c *Coder) length(n, size int) int {
-	if !c.Decode {
-		c.Out = binary.LittleEndian.AppendUint32(c.Out, uint32(n))
-		return n
-	}
-	n = int(c.Uint32())
-	if n*size > len(c.In) {
+	n = int(c.word(uint32(n)))
+	if c.Decode && n*size > len(c.In) {
 		c.Failed, c.In = true, nil
 		return 0
 	}
@@ -124,10 +129,8 @@ func (c *Coder) Floats(p *[]float64) { slice(c, p, 8, c.Float) }
 // Float32s encodes or decodes a slice. NaN and infinities are valid.
 func (c *Coder) Float32s(p *[]float32) {
 	slice(c, p, 4, func(v *float32) {
-		if !c.Decode {
-			c.Out = binary.LittleEndian.AppendUint32(c.Out, math.Float32bits(*v))
-		} else {
-			*v = math.Float32frombits(c.Uint32())
+		if bits := c.word(math.Float32bits(*v)); c.Decode {
+			*v = math.Float32frombits(bits)
 		}
 	})
 }
@@ -138,10 +141,8 @@ func (c *Coder) Uints(p *[]uint64) { slice(c, p, 8, c.Uint) }
 // Uint32s encodes or decodes a slice.
 func (c *Coder) Uint32s(p *[]uint32) {
 	slice(c, p, 4, func(v *uint32) {
-		if !c.Decode {
-			c.Out = binary.LittleEndian.AppendUint32(c.Out, *v)
-		} else {
-			*v = c.Uint32()
+		if n := c.word(*v); c.Decode {
+			*v = n
 		}
 	})
 }
@@ -160,10 +161,8 @@ func (c *Coder) Uint16s(p *[]uint16) {
 // WideUint16s encodes or decodes a slice in the format of Uint32s. Larger numbers are decoded as the largest uint16.
 func (c *Coder) WideUint16s(p *[]uint16) {
 	slice(c, p, 4, func(v *uint16) {
-		if !c.Decode {
-			c.Out = binary.LittleEndian.AppendUint32(c.Out, uint32(*v))
-		} else {
-			*v = uint16(min(c.Uint32(), math.MaxUint16))
+		if n := c.word(uint32(*v)); c.Decode {
+			*v = uint16(min(n, math.MaxUint16))
 		}
 	})
 }
