@@ -49,17 +49,8 @@ type Progress struct {
 
 // Result is the best point that a solver found.
 type Result struct {
-	W         []float64
-	Objective float64 // J(W), without smoothing
-	// Gap is an upper bound on Objective - min J. It is +Inf if no certificate exists: the objective is not convex or a
-	// weight is not penalized.
-	Gap float64
-	// Converged means that the gap is within the tolerance. Without a certificate it means that the norm of the
-	// gradient has decreased to the tolerance, or that rounding hides any further decrease.
-	Converged  bool
-	Iterations int
-	Passes     int // number of passes over the data
-	Seconds    float64
+	W []float64
+	Solution
 }
 
 // Solve minimizes o. It returns an error if the value at the start is not finite, a linear system is singular or ctx
@@ -149,7 +140,7 @@ func (s *solver) result() *Result {
 	if s.smoother != nil {
 		s.smoother.Smooth(0)
 	}
-	r := &Result{W: s.w, Gap: s.gap, Converged: s.converged, Iterations: s.iterations, Passes: s.evaluations}
+	r := &Result{s.w, Solution{Gap: s.gap, Converged: s.converged, Iterations: s.iterations, Passes: s.evaluations}}
 	r.Objective = s.o.ValueGrad(s.w, nil)
 	if s.expected != nil && s.expected.facts.Lower == nil && r.Objective == 0 {
 		r.Gap, r.Converged = 0, true // the value equals the lower bound
