@@ -4,6 +4,7 @@ package batch
 // bounds how far the objective is above its minimum.
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -271,10 +272,7 @@ func (o *Expected) slopeSize() float64 {
 // the slope.
 func zeroOf(slope func(shift float64) float64, size float64) float64 {
 	at := slope(0)
-	if size == 0 {
-		size = 1
-	}
-	small := 1e-13 * size
+	small := 1e-13 * cmp.Or(size, 1)
 	if math.Abs(at) <= small {
 		return 0
 	}

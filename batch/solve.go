@@ -3,6 +3,7 @@ package batch
 // This file implements the solvers that minimize an Objective (Newton, IRLS and L-BFGS) and chooses among them.
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -73,9 +74,7 @@ func Solve(ctx context.Context, o Objective, opt Options) (*Result, error) {
 
 func newSolver(o Objective, opt Options) *solver {
 	s := &solver{o: o, opt: opt, dim: o.Dim(), gap: math.Inf(1), bestGap: math.Inf(1), promised: math.Inf(1)}
-	if s.opt.MaxIterations == 0 {
-		s.opt.MaxIterations = 1000
-	}
+	s.opt.MaxIterations = cmp.Or(s.opt.MaxIterations, 1000)
 	s.w, s.grad = make([]float64, s.dim), make([]float64, s.dim)
 	if opt.Start != nil {
 		if len(opt.Start) != s.dim {
@@ -296,9 +295,7 @@ func (s *solver) newton(ctx context.Context, h HessianVector, irls bool) error {
 		if !finite(s.value) || !finite(norm) {
 			return errNotFinite(s.value, norm)
 		}
-		if s.first == 0 {
-			s.first = norm
-		}
+		s.first = cmp.Or(s.first, norm)
 		if norm == 0 || math.IsInf(s.gap, 1) && s.iterations > 0 && norm <= s.opt.Tol*s.first {
 			s.converged = s.converged || s.certifier == nil || math.IsInf(s.gap, 1)
 			if norm == 0 && s.certifier != nil && s.smoother == nil {

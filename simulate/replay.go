@@ -209,10 +209,7 @@ func (r *Replay) Run(ctx context.Context, subjects []*Subject) (*Result, error) 
 		return nil, errors.New("a replay wants a subject, a nightmare, a treatment and a repetition at least")
 	}
 	result := &Result{Seed: r.Seed, Repeat: r.Repeat, Events: len(subjects[0].Examples), Numbers: loss.IsRegression(subjects[0].loss())}
-	bins := r.Bins
-	if bins == 0 {
-		bins = 50
-	}
+	bins := cmp.Or(r.Bins, 50)
 	result.BinEvents = max(1, (result.Events+bins-1)/bins)
 	columns := make([]int, len(subjects))
 	for i, s := range subjects {

@@ -123,8 +123,12 @@ func (c *Coder) Bytes(p *[]byte) {
 	*p = append([]byte(nil), c.take(n)...)
 }
 
-// Floats encodes or decodes a slice.
-func (c *Coder) Floats(p *[]float64) { slice(c, p, 8, c.Float) }
+// Floats encodes or decodes slices, in order.
+func (c *Coder) Floats(p ...*[]float64) {
+	for _, p := range p {
+		slice(c, p, 8, c.Float)
+	}
+}
 
 // Float32s encodes or decodes a slice. NaN and infinities are valid.
 func (c *Coder) Float32s(p *[]float32) {
