@@ -3,6 +3,7 @@ package batch
 // This file adds the L1 penalty, Chen et al.'s equation 1 with Omega(w) = |w|_1, to the L2 penalty.
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -47,15 +48,11 @@ func newLasso(o Objective, d *Data, b Subproblem, c Config, noise loss.Noise) (*
 	// heaviest has the largest row importance of each label.
 	var heaviest [2]float64
 	for i, y := range b.Y {
-		m := d.Weight(i)
-		if b.Weight != nil {
-			m = b.Weight[i]
-		}
 		side := 0
 		if y > 0 {
 			side = 1
 		}
-		heaviest[side] = max(heaviest[side], m)
+		heaviest[side] = max(heaviest[side], d.importance(b.Weight, i))
 		row := d.Row(i)
 		for j := range row.Index {
 			l.largest = max(l.largest, math.Abs(row.At(j)))
@@ -121,9 +118,7 @@ func (o *lasso) gap(w, grad []float64, value float64) float64 {
 
 // Minimize implements Minimizer.
 func (o *lasso) Minimize(ctx context.Context, opt Options) (*Result, error) {
-	if opt.MaxIterations == 0 {
-		opt.MaxIterations = 10_000
-	}
+	opt.MaxIterations = cmp.Or(opt.MaxIterations, 10_000)
 	n := o.Dim()
 	r := &Result{W: make([]float64, n)}
 	copy(r.W, opt.Start)

@@ -8,6 +8,7 @@ package checkpoint
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -346,7 +347,7 @@ func WriteFile(path string, kind Kind, blocks iter.Seq[event.Block]) error {
 	if err != nil {
 		return err
 	}
-	_, err = writeFile(osFS{}, path, kind, blocks)
+	_, err = replaceFile(osFS{}, path, modelMode, func(w io.Writer) error { return Write(w, kind, blocks) })
 	return err
 }
 
@@ -373,10 +374,6 @@ func Target(path string) (string, error) {
 	return target, nil
 }
 
-func writeFile(fsys fileSystem, path string, kind Kind, blocks iter.Seq[event.Block]) (size int64, err error) {
-	return replaceFile(fsys, path, modelMode, func(w io.Writer) error { return Write(w, kind, blocks) })
-}
-
 // Permissions of files, before the process's umask is applied.
 const (
 	modelMode      = fs.FileMode(0o644) // models: other users may predict with them
@@ -395,20 +392,10 @@ func replaceFile(fsys fileSystem, path string, mode fs.FileMode, write func(io.W
 		}
 	}()
 	counted := &countingWriter{w: f}
-	err = write(counted)
-	if err == nil {
-		err = f.Sync()
-	}
 	// Close is always called. Its error is reported only if no earlier call failed.
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err == nil {
-		err = fsys.Rename(temporary, path)
-	}
-	if err == nil {
-		err = fsys.SyncDir(filepath.Dir(path))
-	}
+	err = cmp.Or(firstError(write(counted), f.Sync), f.Close())
+	err = firstError(err, func() error { return fsys.Rename(temporary, path) })
+	err = firstError(err, func() error { return fsys.SyncDir(filepath.Dir(path)) })
 	if err != nil {
 		return 0, fmt.Errorf("writing %s: %w", path, err)
 	}

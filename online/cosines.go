@@ -107,7 +107,9 @@ func (x *predictor) readCosines(in *encode.Input, learns bool, f *imputed) {
 		return
 	}
 	c.z = model.CosineNumbers{}
-	model.PlaceColumns(basis.Columns, in.Columns[:in.Features()], func(to, from int) { c.z[to] = in.X[from] })
+	for to, from := range model.CommonColumns(basis.Columns, in.Columns[:in.Features()]) {
+		c.z[to] = in.X[from]
+	}
 	x.placeExpected(in.Range, f)
 	c.add(in.Range)
 }
@@ -117,7 +119,9 @@ func (x *predictor) readCosines(in *encode.Input, learns bool, f *imputed) {
 func (x *predictor) placeExpected(r int, f *imputed) {
 	if f.some && x.imputes(r) {
 		e := &f.expected.Input
-		model.PlaceColumns(x.cosines.Basis().Columns, e.Columns, func(to, from int) { x.cosines.z[to] = e.X[from] })
+		for to, from := range model.CommonColumns(x.cosines.Basis().Columns, e.Columns) {
+			x.cosines.z[to] = e.X[from]
+		}
 	}
 }
 
@@ -130,11 +134,11 @@ func (m *masked) readMaskedCosines(in *encode.Input, e *labeled, r int) {
 		return
 	}
 	c.z = model.CosineNumbers{}
-	model.PlaceColumns(basis.Columns, in.Columns[:in.Features()], func(to, from int) {
+	for to, from := range model.CommonColumns(basis.Columns, in.Columns[:in.Features()]) {
 		if !m.dead[from] {
 			c.z[to] = in.X[from]
 		}
-	})
+	}
 	m.placeExpected(r, &m.imputed)
 	c.add(r)
 }

@@ -209,10 +209,7 @@ func (r *Replay) Run(ctx context.Context, subjects []*Subject) (*Result, error) 
 		return nil, errors.New("a replay wants a subject, a nightmare, a treatment and a repetition at least")
 	}
 	result := &Result{Seed: r.Seed, Repeat: r.Repeat, Events: len(subjects[0].Examples), Numbers: loss.IsRegression(subjects[0].loss())}
-	bins := r.Bins
-	if bins == 0 {
-		bins = 50
-	}
+	bins := cmp.Or(r.Bins, 50)
 	result.BinEvents = max(1, (result.Events+bins-1)/bins)
 	columns := make([]int, len(subjects))
 	for i, s := range subjects {
@@ -261,28 +258,24 @@ func (r *Replay) Run(ctx context.Context, subjects []*Subject) (*Result, error) 
 			}
 		}
 	}
-	outcomes, errs := make([]outcome, len(runs)), make([]error, len(runs))
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	each(r.Threads, len(runs), r.Progress, func(i int) {
-		if errs[i] = ctx.Err(); errs[i] != nil {
-			return
-		}
+	outcomes, done := make([]outcome, len(runs)), 0
+	var mu sync.Mutex // for done and Progress
+	err := batch.Each(ctx, cmp.Or(max(r.Threads, 0), runtime.GOMAXPROCS(0)), len(runs), func(ctx context.Context, i int) (err error) {
 		u := runs[i]
 		stage := Stage{Schema: u.subject.Schema, Events: result.Events, Columns: columns[slices.Index(subjects, u.subject)],
 			Seed: r.Seed, Repeat: u.repeat, Groups: r.Groups}
-		if outcomes[i], errs[i] = u.do(ctx, &stage, result.BinEvents); errs[i] != nil {
-			errs[i] = fmt.Errorf("%s in %s: %w", u.subject.Name, u.nightmare, errs[i])
-			cancel()
+		if outcomes[i], err = u.do(ctx, &stage, result.BinEvents); err != nil {
+			return fmt.Errorf("%s in %s: %w", u.subject.Name, u.nightmare, err)
 		}
+		mu.Lock()
+		defer mu.Unlock()
+		if done++; r.Progress != nil {
+			r.Progress(done, len(runs))
+		}
+		return nil
 	})
-	for _, err := range errs {
-		if err != nil && !errors.Is(err, context.Canceled) {
-			return nil, err
-		}
-	}
-	if slices.ContainsFunc(errs, func(err error) bool { return err != nil }) {
-		return nil, ctx.Err()
+	if err != nil {
+		return nil, cmp.Or(ctx.Err(), err)
 	}
 	for i, u := range runs {
 		if err := outcomes[i].addTo(&result.Curves[u.curve].Points[u.point], u.nightmare, u.subject); err != nil {
@@ -328,29 +321,6 @@ func isRandom(n Nightmare) bool {
 		return n.Size > 0
 	}
 	return false
-}
-
-// each calls f(0), …, f(n-1) on the given number of goroutines; 0 means one per CPU. progress may be nil.
-func each(threads, n int, progress func(done, all int), f func(i int)) {
-	tell := counted(n, progress)
-	batch.Parallel(cmp.Or(max(threads, 0), runtime.GOMAXPROCS(0)), n, func(i int) {
-		f(i)
-		tell()
-	})
-}
-
-// counted returns a function that must be called after each of n runs. The function calls progress with the number of
-// finished runs. progress may be nil.
-func counted(n int, progress func(done, all int)) func() {
-	var mu sync.Mutex
-	done := 0
-	return func() {
-		mu.Lock()
-		defer mu.Unlock()
-		if done++; progress != nil {
-			progress(done, n)
-		}
-	}
 }
 
 // addTo adds the outcome of one repetition to the Point p.
@@ -498,13 +468,6 @@ func (u *run) do(ctx context.Context, stage *Stage, binEvents int) (outcome, err
 	return o, nil
 }
 
-// markDead marks the features of an event that the nightmare removes. The field X of the event must be set.
-func (u *run) markDead(event *Event) {
-	event.Dead = slices.Grow(event.Dead[:0], event.X.Len())[:event.X.Len()]
-	clear(event.Dead)
-	u.nightmare.Kill(event)
-}
-
 // fixed scores events with a model.
 type fixed struct {
 	model  model.Model
@@ -543,7 +506,9 @@ func (f *fixed) predict(u *run, ev *Event, e *event.Example) (model.Decision, []
 	scaler := &f.model.About().Scaler
 	f.field = scaler.FieldsOf(&f.raw, f.x.Index, f.field) // columns that the Scaler adds have no field
 	ev.X, ev.Field = f.x, f.field
-	u.markDead(ev)
+	ev.Dead = slices.Grow(ev.Dead[:0], ev.X.Len())[:ev.X.Len()]
+	clear(ev.Dead)
+	u.nightmare.Kill(ev)
 	left := ev.Left
 	if left == 0 {
 		left = 1 - deadFraction(ev.Dead, ev.X.Index)

@@ -140,10 +140,6 @@ func (v *Validator) gather(ctx context.Context, s Request, pace *throttle) (*gat
 		got = &gathered{evidence: batch.NewEvidence(s.Live), source: "reservoir", read: uint64(n)}
 		for i := range sample.events {
 			k := &sample.events[i]
-			k.Fingerprint = 0
-			if len(k.Field) == 0 {
-				k.Field = nil
-			}
 			e := k.Example
 			if !HeldOut(k.partition, e.Offset, v.Config.Holdout) {
 				e.Weight *= float64(sample.met) / float64(n) // each kept event represents this many events

@@ -7,6 +7,7 @@ package loss
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -83,13 +84,12 @@ func (t Target) String() string { return targetNames[t] }
 // MarshalText and UnmarshalText convert a Target to and from its name.
 func (t Target) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
 func (t *Target) UnmarshalText(b []byte) error {
-	for i, name := range targetNames {
-		if name == string(b) {
-			*t = Target(i)
-			return nil
-		}
+	i := slices.Index(targetNames, string(b))
+	if i < 0 {
+		return fmt.Errorf("unknown kind of target %q", b)
 	}
-	return fmt.Errorf("unknown kind of target %q", b)
+	*t = Target(i)
+	return nil
 }
 
 // Check returns an error if y is not a valid target of that kind.
@@ -244,6 +244,14 @@ func Parse(s string) (Loss, error) {
 		return nil, fmt.Errorf("loss %q: %s knows the bounds %s", s, name, strings.Join(bounds, ", "))
 	}
 	return nil, fmt.Errorf("loss %q: want one of %s", s, strings.Join(Names(), ", "))
+}
+
+// unless returns the error with this message unless a parameter is valid.
+func unless(valid bool, message string, args ...any) error {
+	if valid {
+		return nil
+	}
+	return fmt.Errorf(message, args...)
 }
 
 func format(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }

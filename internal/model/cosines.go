@@ -230,7 +230,9 @@ func (m *Linear) ExportedCosines() (out []Cosine) {
 // missing numbers that are imputed, and 0 for others.
 func (m *Linear) cosineNumbers(x event.Vec, roles ColumnRoles, z *CosineNumbers) {
 	columns := m.Cosines.Basis.Columns
-	PlaceColumns(columns, x.Index, func(to, from int) { z[to] = x.Value[from] })
+	for to, from := range CommonColumns(columns, x.Index) {
+		z[to] = x.Value[from]
+	}
 	if roles == nil {
 		return
 	}
@@ -241,18 +243,17 @@ func (m *Linear) cosineNumbers(x event.Vec, roles ColumnRoles, z *CosineNumbers)
 	})
 }
 
-// PlaceColumns calls place with the indices of each column that is on both lists, which must ascend.
-func PlaceColumns(columns, others []uint32, place func(to, from int)) {
-	at := 0
-	for from, column := range others {
-		for at < len(columns) && columns[at] < column {
-			at++
-		}
-		if at == len(columns) {
-			return
-		}
-		if columns[at] == column {
-			place(at, from)
+// CommonColumns yields the indices of each column that is on both lists, which must ascend.
+func CommonColumns(columns, others []uint32) iter.Seq2[int, int] {
+	return func(yield func(at, other int) bool) {
+		at := 0
+		for i, column := range others {
+			for at < len(columns) && columns[at] < column {
+				at++
+			}
+			if at == len(columns) || columns[at] == column && !yield(at, i) {
+				return
+			}
 		}
 	}
 }

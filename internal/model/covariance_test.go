@@ -249,8 +249,8 @@ func TestScoreImputed(t *testing.T) {
 		}
 		e := partly(c, p, r)
 		x := make([]float64, 8)
-		for place, value := range c.each(e.Features) {
-			x[place] = value
+		for place, i := range CommonColumns(c.Columns, e.Features.Index) {
+			x[place] = e.Features.Value[i]
 		}
 		mean, matrix := slowFill(c, p, x)
 		scores := m.Score(e, make([]float64, 2))
@@ -322,9 +322,9 @@ func TestScoreImputedAndScaled(t *testing.T) {
 		e := partly(c, p, r)
 		scale := []float64{1, 1.7, 30}[trial%3]
 		x, plain := make([]float64, 8), two.Weight(1, 0)
-		for place, value := range c.each(e.Features) {
-			x[place] = value
-			plain += value * two.Weight(c.Columns[place], 0)
+		for place, i := range CommonColumns(c.Columns, e.Features.Index) {
+			x[place] = e.Features.Value[i]
+			plain += e.Features.Value[i] * two.Weight(c.Columns[place], 0)
 		}
 		mean, matrix := slowFill(c, p, x)
 		f, v := two.Weight(1, 0), 0.0

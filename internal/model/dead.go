@@ -61,10 +61,7 @@ func (m *Linear) DeadStandardized(column uint32) float64 {
 	if row == nil {
 		return 0
 	}
-	if stats := m.Stats(row); stats != nil {
-		return m.Scaler.Apply(stats, reads)
-	}
-	return reads
+	return m.standardize(row, reads)
 }
 
 func (d *Dead) fits() bool {

@@ -164,10 +164,7 @@ func (m *Linear) Terms(e *event.Example, class int) iter.Seq[Term] {
 				at++
 			}
 			if row := m.Rows.Row(column); row != nil {
-				t.Known, t.Value = true, raw
-				if stats := m.Stats(row); stats != nil {
-					t.Value = m.Scaler.Apply(stats, raw)
-				}
+				t.Known, t.Value = true, m.standardize(row, raw)
 				t.Weight = m.SideWeight(side, row)
 				for len(columns) > 0 && columns[0] < column {
 					columns = columns[1:]
@@ -210,11 +207,7 @@ func (m *Linear) SplineScore(side []float64, spline int, x float64) (sum float64
 // value, and its spline. side is the result of ClassSigns for the class.
 func (m *Linear) Number(side []float64, column uint32, x float64) (sum float64) {
 	if row := m.Rows.Row(column); row != nil {
-		z := x
-		if stats := m.Stats(row); stats != nil {
-			z = m.Scaler.Apply(stats, x)
-		}
-		sum = z * m.SideWeight(side, row)
+		sum = m.standardize(row, x) * m.SideWeight(side, row)
 	}
 	if spline := m.Scaler.Splines.Of(column); spline >= 0 {
 		sum += m.SplineScore(side, spline, x)

@@ -82,6 +82,14 @@ func atLeast(list []uint64, id int) []uint64 {
 	return list
 }
 
+// countOf returns the count of an id, 0 for one beyond the list.
+func countOf(list []uint64, id int) uint64 {
+	if id < len(list) {
+		return list[id]
+	}
+	return 0
+}
+
 // Review returns a Missing with the policies of was and the current usual fields. It returns was itself if nothing has
 // changed.
 func (u *FieldUse) Review(was *Missing, fields []event.Field) *Missing {
@@ -121,13 +129,7 @@ func (u *FieldUse) lists(fields []event.Field) {
 	nulls := sum(u.Null)
 	little := nulls > mostlyNull*(nulls+sum(u.Present))
 	for id := range min(max(len(u.Present), len(u.Null)), len(fields)) {
-		present, null := uint64(0), uint64(0)
-		if id < len(u.Present) {
-			present = u.Present[id]
-		}
-		if id < len(u.Null) {
-			null = u.Null[id]
-		}
+		present, null := countOf(u.Present, id), countOf(u.Null, id)
 		loss, value := u.reads(id)
 		switch {
 		case value, !loss && null > present && (little || u.telling(id)):
@@ -157,15 +159,10 @@ func (u *FieldUse) telling(id int) bool {
 	var all, null, g, classes float64
 	for class, n := range u.Classes {
 		all += float64(n)
-		if class < len(u.Lacked[id]) {
-			null += float64(u.Lacked[id][class])
-		}
+		null += float64(countOf(u.Lacked[id], class))
 	}
 	for class, n := range u.Classes {
-		lacked := 0.0
-		if class < len(u.Lacked[id]) {
-			lacked = float64(u.Lacked[id][class])
-		}
+		lacked := float64(countOf(u.Lacked[id], class))
 		if n > 0 {
 			classes++
 		}
@@ -252,12 +249,8 @@ func (u *FieldUse) Rates(fields []event.Field) map[string]float64 {
 			names = append(names, f.Name)
 		}
 		c.named = c.named || f.Kind.Named()
-		if id < len(u.Present) {
-			c.present += u.Present[id]
-		}
-		if id < len(u.Null) {
-			c.null += u.Null[id]
-		}
+		c.present += countOf(u.Present, id)
+		c.null += countOf(u.Null, id)
 	}
 	rates, of := map[string]float64{}, map[string]float64{}
 	for _, name := range names {

@@ -129,18 +129,13 @@ func (m *Linear) newImputedWeights(p ColumnRoles) *imputedWeights {
 
 // ScoreMissing implements Model.
 func (m *Linear) ScoreMissing(x event.Vec, e *event.Example, out []float64) []float64 {
-	return m.scoreAnswer(x, m.Handling(e), out)
-}
-
-// scoreAnswer scores standardized features by the policy weights in a.
-func (m *Linear) scoreAnswer(x event.Vec, a MissingHandling, out []float64) []float64 {
-	return m.ClassScores(m.AnswerOutputs(x, a, out))
+	return m.ClassScores(m.AnswerOutputs(x, m.Handling(e), out))
 }
 
 // MarkOutliers marks outliers in x as Ignored. roles is the ColumnRoles of a MissingHandling.
 func (m *Linear) MarkOutliers(x event.Vec, roles ColumnRoles) {
-	for place, value := range m.Covariance.each(x) {
-		if roles[place] == Observed && m.Covariance.outlier(place, value, m.standardizes()) {
+	for place, i := range CommonColumns(m.Covariance.Columns, x.Index) {
+		if roles[place] == Observed && m.Covariance.outlier(place, x.Value[i], m.standardizes()) {
 			roles[place] = Ignored
 		}
 	}
@@ -152,24 +147,10 @@ func (m *Linear) AnswerOutputs(x event.Vec, a MissingHandling, out []float64) []
 	whole := m
 	m = m.At(a)
 	out = out[:m.Outputs]
-	clear(out)
-	for i, d := range x.Index {
-		if row := m.Rows.Row(d); row != nil {
-			for k := range out {
-				out[k] += a.Scale * x.Value[i] * m.weight(row, k)
-			}
-		}
-	}
-	if a.Roles == nil {
-		for k := range out {
-			out[k] += m.Intercept[k]
-		}
-		m.AddCosines(x, a, out)
+	r := m.sumOutputs(x, a, out)
+	if r == nil {
 		return out
 	}
-	r := m.imputedWeightsOf(x, a.Roles)
-	m.addImputed(x, a, r, out)
-	m.AddCosines(x, a, out)
 	for k := range out {
 		out[k] = m.widen(out[k], a.imputedVariance(r.variance[k]))
 	}
@@ -197,7 +178,7 @@ func (m *Linear) completed(x event.Vec, roles ColumnRoles) event.Vec {
 		}
 	})
 	if splines {
-		added = m.Scaler.Splines.Append(added, raw, nil)
+		added = m.Scaler.Splines.Append(added, raw)
 	}
 	var out event.Vec
 	for i, column := range x.Index {
@@ -225,12 +206,35 @@ func (m *Linear) eachImputed(x event.Vec, roles ColumnRoles, f func(column uint3
 	}
 }
 
+// sumOutputs writes the outputs of the policies other than fill to out, where imputed values count as certain. It returns
+// the weights for imputation; nil if nothing is imputed.
+func (m *Linear) sumOutputs(x event.Vec, a MissingHandling, out []float64) (r *imputedWeights) {
+	clear(out)
+	for i, d := range x.Index {
+		if row := m.Rows.Row(d); row != nil {
+			for k := range out {
+				out[k] += a.Scale * x.Value[i] * m.weight(row, k)
+			}
+		}
+	}
+	if a.Roles == nil {
+		for k := range out {
+			out[k] += m.Intercept[k]
+		}
+	} else {
+		r = m.imputedWeightsOf(x, a.Roles)
+		m.addImputed(x, a, r, out)
+	}
+	m.AddCosines(x, a, out)
+	return r
+}
+
 // addImputed adds the imputed values and the intercepts to the sums over an event's present features.
 func (m *Linear) addImputed(x event.Vec, a MissingHandling, r *imputedWeights, out []float64) {
 	imputes := a.Imputes()
-	for place, value := range m.Covariance.each(x) {
+	for place, i := range CommonColumns(m.Covariance.Columns, x.Index) {
 		for k, extra := range r.extra[place*m.Outputs:][:m.Outputs] {
-			out[k] += imputes * value * extra
+			out[k] += imputes * x.Value[i] * extra
 		}
 	}
 	for k := range out {
@@ -258,16 +262,8 @@ func (m *Linear) ChanceInterval(e *event.Example) (low, high float64, known bool
 }
 
 func (m *Linear) chanceInterval(x event.Vec, a MissingHandling) (low, high float64) {
-	at := m.At(a)
-	f := []float64{0}
-	for i, d := range x.Index {
-		if row := at.Rows.Row(d); row != nil {
-			f[0] += a.Scale * x.Value[i] * at.weight(row, 0)
-		}
-	}
-	r := at.imputedWeightsOf(x, a.Roles)
-	at.addImputed(x, a, r, f)
-	at.AddCosines(x, a, f)
+	at, f := m.At(a), []float64{0}
+	r := at.sumOutputs(x, a, f)
 	variance := a.imputedVariance(r.variance[0])
 	width := intervalWidth * math.Sqrt(variance)
 	var chances [3]float64
@@ -294,28 +290,10 @@ func (m *Linear) imputedWeightsOf(x event.Vec, p ColumnRoles) *imputedWeights {
 func (c *Covariance) Values(x event.Vec, room []float64) []float64 {
 	room = slices.Grow(room[:0], len(c.Columns))[:len(c.Columns)]
 	clear(room)
-	for place, value := range c.each(x) {
-		room[place] = value
+	for place, i := range CommonColumns(c.Columns, x.Index) {
+		room[place] = x.Value[i]
 	}
 	return room
-}
-
-// each yields the indices in c and the values of the columns that x has.
-func (c *Covariance) each(x event.Vec) func(yield func(int, float64) bool) {
-	return func(yield func(int, float64) bool) {
-		place := 0
-		for i, column := range x.Index {
-			for place < len(c.Columns) && c.Columns[place] < column {
-				place++
-			}
-			if place == len(c.Columns) {
-				return
-			}
-			if c.Columns[place] == column && !yield(place, x.Value[i]) {
-				return
-			}
-		}
-	}
 }
 
 // outlier reports whether a value is an outlier, from which no other value may be imputed. A value is an outlier if it

@@ -3,7 +3,6 @@ package model
 // This file defines the linear model.
 
 import (
-	"encoding/json"
 	"fmt"
 	"iter"
 	"math"
@@ -89,51 +88,43 @@ func (m *Linear) Weight(column uint32, k int) float64 {
 	return m.weight(row, k)
 }
 
-func (m *Linear) weight(row []float64, k int) float64 {
-	w := 0.0
-	if of := m.Layout.Outputs; of != nil {
-		if k = of[k]; k < 0 {
-			return 0
-		}
-	}
-	w = m.Layout.weight(row, k)
-	if m.Layout.Scale != 0 {
-		w *= m.Layout.Scale
-	}
-	return w
-}
+func (m *Linear) weight(row []float64, k int) float64 { return m.Layout.published(row, k) }
 
 // Compact returns the model with rows that contain only mixed weights and scale statistics. The rows of a model that is
 // being learned contain much more.
 func (m *Linear) Compact() *Linear {
-	k := m.Layout.rowOutputs(m.Outputs)
+	return m.packed(m.Layout.rowOutputs(m.Outputs), (*Layout).weight, func(was, packed *Layout) {
+		packed.Scale, packed.Outputs = was.Scale, was.Outputs
+	})
+}
+
+// packed returns the model with rows that contain only scale statistics and, for the Head and for each Level, k weights.
+// complete sets the rest of their Layouts.
+func (m *Linear) packed(k int, weight func(l *Layout, row []float64, k int) float64, complete func(was, packed *Layout)) *Linear {
 	out := *m
 	out.Levels, out.levels = slices.Clone(m.Levels), nil
-	parts := []*Layout{&m.Layout}
+	was, packed := []*Layout{&m.Layout}, []*Layout{&out.Layout}
 	for i := range m.Levels {
-		parts = append(parts, &m.Levels[i].Layout)
+		was, packed = append(was, &m.Levels[i].Layout), append(packed, &out.Levels[i].Layout)
 	}
 	stats := 0
 	if m.Layout.Stats >= 0 {
 		stats = ScalerWidth
 	}
-	width := stats + len(parts)*k
+	width := stats + len(was)*k
 	out.Rows = m.Rows.Derive(width, func(to, row []float64) {
 		if stats > 0 {
 			copy(to, row[m.Layout.Stats:][:stats])
 		}
-		for i, part := range parts {
+		for i, l := range was {
 			for j := range k {
-				to[stats+i*k+j] = part.weight(row, j)
+				to[stats+i*k+j] = weight(l, row, j)
 			}
 		}
 	})
-	layout := func(i int) Layout {
-		return Layout{Width: width, Weight: stats + i*k, Stats: min(m.Layout.Stats, 0), Scale: parts[i].Scale, Outputs: parts[i].Outputs}
-	}
-	out.Layout = layout(0)
-	for i := range out.Levels {
-		out.Levels[i].Layout = layout(1 + i)
+	for i, l := range was {
+		*packed[i] = Layout{Width: width, Weight: stats + i*k, Stats: min(m.Layout.Stats, 0)}
+		complete(l, packed[i])
 	}
 	return out.WithCovariance(m.Covariance)
 }
@@ -143,33 +134,8 @@ func (m *Linear) WithSeparateOutputs() *Linear {
 	if m.Layout.Outputs == nil {
 		return m
 	}
-	out := m.level(Level{Noise: m.Noise, Intercept: m.Intercept})
-	out.Levels = slices.Clone(m.Levels)
-	parts := []*Linear{m}
-	for _, l := range m.Levels {
-		parts = append(parts, m.level(l))
-	}
-	stats := 0
-	if m.Layout.Stats >= 0 {
-		stats = ScalerWidth
-	}
-	width, k := stats+len(parts)*m.Outputs, m.Outputs
-	out.Rows = m.Rows.Derive(width, func(to, row []float64) {
-		if stats > 0 {
-			copy(to, row[m.Layout.Stats:][:stats])
-		}
-		for i, part := range parts {
-			for j := range k {
-				to[stats+i*k+j] = part.weight(row, j)
-			}
-		}
-	})
+	out := m.packed(m.Outputs, (*Layout).published, func(_, _ *Layout) {})
 	out.Cosines = m.Cosines.withOutputs(m.Layout.Outputs)
-	layout := func(i int) Layout { return Layout{Width: width, Weight: stats + i*k, Stats: min(m.Layout.Stats, 0)} }
-	out.Layout = layout(0)
-	for i := range out.Levels {
-		out.Levels[i].Layout = layout(1 + i)
-	}
 	return out.WithCovariance(m.Covariance)
 }
 
@@ -212,7 +178,7 @@ func (m *Linear) ScoreDoubted(e *event.Example, out []float64) ([]float64, *Doub
 func (m *Linear) score(e *event.Example, out []float64) []float64 {
 	a := m.Handling(e)
 	if a.Roles != nil || m.Cosines.count(a.Range) {
-		return m.scoreAnswer(m.Standardized(e, event.Vec{}), a, out)
+		return m.ClassScores(m.AnswerOutputs(m.Standardized(e, event.Vec{}), a, out))
 	}
 	return m.At(a).ScoreRescaled(e, a.Scale, out)
 }
@@ -227,9 +193,7 @@ func (m *Linear) ScoreRescaled(e *event.Example, scale float64, out []float64) [
 		if row == nil || e.MissesColumn(m.Scaler.Splines.Source(column)) {
 			continue
 		}
-		if stats := m.Stats(row); stats != nil {
-			x = m.Scaler.Apply(stats, x)
-		}
+		x = m.standardize(row, x)
 		for k := range out {
 			out[k] += scale * x * m.weight(row, k)
 		}
@@ -242,20 +206,7 @@ func (m *Linear) ScoreRescaled(e *event.Example, scale float64, out []float64) [
 
 // ScoreVec scores standardized features.
 func (m *Linear) ScoreVec(x event.Vec, out []float64) []float64 {
-	out = out[:m.Outputs]
-	clear(out)
-	for i, d := range x.Index {
-		if row := m.Rows.Row(d); row != nil {
-			for k := range out {
-				out[k] += x.Value[i] * m.weight(row, k)
-			}
-		}
-	}
-	for k := range out {
-		out[k] += m.Intercept[k]
-	}
-	m.AddCosines(x, MissingHandling{}, out)
-	return m.ClassScores(out)
+	return m.ClassScores(m.AnswerOutputs(x, MissingHandling{Scale: 1}, out))
 }
 
 // Kind returns "linear".
@@ -264,11 +215,11 @@ func (m *Linear) Kind() string { return "linear" }
 // EachBlock yields the blocks of the model file: the JSON block "model", the names and the rows. Row blocks share the
 // memory of Rows.
 func (m *Linear) EachBlock() (iter.Seq[event.Block], error) {
-	head, err := json.Marshal(m.Head)
+	head, err := event.JSONBlock("model", m.Head)
 	if err != nil {
-		return nil, fmt.Errorf("encoding the model: %w", err)
+		return nil, err
 	}
-	blocks := append([]event.Block{{Name: "model", Data: head}}, m.Schema.Names.Blocks()...)
+	blocks := append([]event.Block{head}, m.Schema.Names.Blocks()...)
 	if m.Covariance != nil {
 		blocks = append(blocks, m.Covariance.Block())
 	}
@@ -280,15 +231,12 @@ func (m *Linear) EachBlock() (iter.Seq[event.Block], error) {
 
 // ReadLinear reads a Linear from the blocks of a model file or a learner's checkpoint. It ignores unknown blocks.
 func ReadLinear(blocks []event.Block) (*Linear, error) {
-	data, err := event.FindBlock(blocks, "model")
+	m := &Linear{}
+	h := &m.Head
+	err := event.ReadJSON(blocks, "model", h)
 	if err != nil {
 		return nil, err
 	}
-	m := &Linear{}
-	if err := json.Unmarshal(data, &m.Head); err != nil {
-		return nil, fmt.Errorf("block model: %w", err)
-	}
-	h := &m.Head
 	if l := h.Layout; !h.Fits() || !l.fits(h.Outputs) {
 		return nil, fmt.Errorf("block model: %d outputs, %d intercepts and layout %+v do not fit", h.Outputs, len(h.Intercept), l)
 	}
@@ -315,11 +263,6 @@ func ReadLinear(blocks []event.Block) (*Linear, error) {
 	}
 	if h.Residual != nil {
 		if err := h.Residual.ByValue.check(); err != nil {
-			return nil, fmt.Errorf("block model: %w", err)
-		}
-	}
-	if h.Link != nil {
-		if err := h.Link.Check(); err != nil {
 			return nil, fmt.Errorf("block model: %w", err)
 		}
 	}

@@ -155,6 +155,20 @@ func (l *Layout) weight(row []float64, k int) (w float64) {
 	return w
 }
 
+// published returns the weight of a row for score k, see Outputs and Scale.
+func (l *Layout) published(row []float64, k int) float64 {
+	if l.Outputs != nil {
+		if k = l.Outputs[k]; k < 0 {
+			return 0
+		}
+	}
+	w := l.weight(row, k)
+	if l.Scale != 0 {
+		w *= l.Scale
+	}
+	return w
+}
+
 // mixed returns the mixed weight of a row for output k.
 func (l *Layout) mixed(row []float64, k int) (w float64) {
 	for i := range l.Mix {

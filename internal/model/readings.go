@@ -309,14 +309,9 @@ func (t *tally) most(may func(x float64) bool) (value, count float64) {
 
 // State encodes or decodes a Readings.
 func (r *Readings) State(c *coder.Coder) {
-	n := uint64(len(r.columns))
-	c.Uint(&n)
-	if c.Decode {
-		if n > MaxCovariance {
-			c.Failed = true
-			return
-		}
-		*r = Readings{columns: make([]CellColumn, n), follows: make([]uint32, n), pairs: make([][2]float64, n), many: make([]byte, n), blocks: make([]float64, n)}
+	if coder.Length(c, &r.columns, MaxCovariance); c.Decode {
+		n := len(r.columns)
+		*r = Readings{columns: r.columns, follows: make([]uint32, n), pairs: make([][2]float64, n), many: make([]byte, n), blocks: make([]float64, n)}
 	}
 	for i := range r.columns {
 		k := &r.columns[i]
@@ -332,10 +327,9 @@ func (r *Readings) State(c *coder.Coder) {
 		c.Floats(&k.Fills)
 		c.Failed = c.Failed || column > math.MaxUint32 || many > 3 || len(k.Fills) > mostFills || !(k.Zeros >= 0 && k.Zeros <= 1 && k.Most >= 0 && k.Most <= 1 && k.Often >= 0 && k.Often <= 1)
 	}
-	next, events := uint64(r.next), uint64(r.events)
-	c.Uint(&next)
-	c.Uint(&events)
-	if r.next, r.events = int(next), int(events); next >= readingsKept || events > readingsKept {
+	c.Int(&r.next)
+	c.Int(&r.events)
+	if uint(r.next) >= readingsKept || uint(r.events) > readingsKept {
 		c.Failed = true
 		return
 	}

@@ -140,8 +140,8 @@ func (m *Linear) VarianceMissing(x event.Vec, e *event.Example) MissingVariance 
 	}
 	r := m.At(a).imputedWeightsOf(x, a.Roles)
 	off := r.shift[0]
-	for place, value := range m.Covariance.each(x) {
-		off += value * r.extra[place*m.Outputs]
+	for place, i := range CommonColumns(m.Covariance.Columns, x.Index) {
+		off += x.Value[i] * r.extra[place*m.Outputs]
 	}
 	off *= 1 - fill
 	by.Variance = r.variance[0] + off*off

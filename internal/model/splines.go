@@ -170,25 +170,10 @@ func (c *Splines) Source(column uint32) uint32 {
 	return c.Columns[int(column-FirstBasisColumn)/MaxKnots]
 }
 
-// Append appends the nonzero spline columns of x, and of the columns in zeros that x does not have, in ascending order.
-// x and zeros must ascend.
-func (c *Splines) Append(out, x event.Vec, zeros []uint32) event.Vec {
-	i := 0
-	for spline, column := range c.Columns {
-		for i < len(x.Index) && x.Index[i] < column {
-			i++
-		}
-		for len(zeros) > 0 && zeros[0] < column {
-			zeros = zeros[1:]
-		}
-		value := 0.0
-		switch {
-		case i < len(x.Index) && x.Index[i] == column:
-			value = x.Value[i]
-		case len(zeros) == 0 || zeros[0] != column:
-			continue
-		}
-		knot, first, next := c.BasisValues(spline, value)
+// Append appends the nonzero spline columns of x, which must ascend, in ascending order.
+func (c *Splines) Append(out, x event.Vec) event.Vec {
+	for spline, i := range CommonColumns(c.Columns, x.Index) {
+		knot, first, next := c.BasisValues(spline, x.Value[i])
 		hat := c.BasisColumn(spline, knot)
 		out.Index, out.Value = append(out.Index, hat), append(out.Value, first)
 		if next > 0 {
@@ -273,8 +258,8 @@ func (m *Linear) DrawnSplines() iter.Seq[DrawnSpline] {
 	}
 }
 
-// withoutBasisColumns returns x without spline columns, which are last.
-func withoutBasisColumns(x event.Vec) event.Vec {
+// WithoutBasisColumns returns x without spline columns, which are last.
+func WithoutBasisColumns(x event.Vec) event.Vec {
 	n := len(x.Index)
 	for n > 0 && x.Index[n-1] >= FirstBasisColumn {
 		n--

@@ -42,7 +42,7 @@ func TestBasisColumns(t *testing.T) {
 		xs := append(slices.Clone(knots), knots[0]-1, knots[len(knots)-1]+1e9, 60*r.NormFloat64(), 60*r.NormFloat64())
 		for _, x := range xs {
 			got := make([]float64, len(knots))
-			hats := c.Append(event.Vec{}, event.Vec{Index: []uint32{3, 7}, Value: []float64{5, x}}, nil)
+			hats := c.Append(event.Vec{}, event.Vec{Index: []uint32{3, 7}, Value: []float64{5, x}})
 			must.Do(t, hats.Check())
 			for i, column := range hats.Index {
 				got[column-FirstBasisColumn] = hats.Value[i]

@@ -170,38 +170,23 @@ func (x *index) put(entry uint64) {
 // enterAll adds the columns of slots 0, 1, … to an empty index. If a column occurs twice, ok is false and twice is that
 // column.
 func (x *index) enterAll(columns []uint32) (twice uint32, ok bool) {
-	low, size := uint32(0), 64
+	hashed, size := 0, 64
 	for _, column := range columns {
-		if column < maxLow {
-			low = max(low, column)
-		} else {
-			x.used++
+		if column >= maxLow {
+			hashed++
 		}
 	}
-	if x.used < len(columns) {
-		x.low = make([]uint32, max(64, 1<<bits.Len32(low)))
-	}
-	for 4*x.used > 3*size {
+	for 4*hashed > 3*size {
 		size *= 2
 	}
-	if x.used > 0 {
+	if hashed > 0 {
 		x.resize(size)
 	}
 	for slot, column := range columns {
-		if column < maxLow {
-			if x.low[column] != 0 {
-				return column, false
-			}
-			x.low[column] = uint32(slot) + 1
-			continue
+		if x.slot(column) != 0 {
+			return column, false
 		}
-		at := x.home(column)
-		for ; x.entries[at] != 0; at = (at + 1) & (len(x.entries) - 1) {
-			if uint32(x.entries[at]>>32) == column {
-				return column, false
-			}
-		}
-		x.entries[at] = uint64(column)<<32 | uint64(slot+1)
+		x.enter(column, uint32(slot))
 	}
 	return 0, true
 }

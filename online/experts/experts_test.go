@@ -129,7 +129,7 @@ func TestScoreIsOfWeights(t *testing.T) {
 				x.Intercepts(intercepts)
 				columns := event.Vec{Index: s.in.Columns, Value: s.in.X}
 				if c := s.n.Scaling.Scaler.Splines; c != nil {
-					columns = c.Append(event.Vec{Index: slices.Clone(s.in.Columns), Value: slices.Clone(s.in.X[:s.in.Features()])}, event.Vec{Index: s.in.Columns, Value: s.in.Raw}, nil)
+					columns = c.Append(event.Vec{Index: slices.Clone(s.in.Columns), Value: slices.Clone(s.in.X[:s.in.Features()])}, event.Vec{Index: s.in.Columns, Value: s.in.Raw})
 				}
 				for k := range out {
 					want := x.Base()*s.base[k] + intercepts[k]

@@ -62,14 +62,7 @@ func (g *Gain) Resting() bool { return g.resting }
 
 // State encodes or decodes the state.
 func (g *Gain) State(c *coder.Coder) {
-	c.Float(&g.judged)
-	c.Float(&g.size)
-	c.Float(&g.gain)
+	c.Each(&g.judged, &g.size, &g.gain)
 	c.Uint(&g.counted)
-	resting := uint64(0)
-	if g.resting {
-		resting = 1
-	}
-	c.Uint(&resting)
-	g.resting = resting != 0
+	c.Bool(&g.resting)
 }

@@ -338,16 +338,13 @@ func (h *Fields) Take(m *Met) {
 // countMissing counts as missing from an event the fields in word, which is word i of a FieldSet.
 func (h *Fields) countMissing(word uint64, i int, event uint64, time int64) {
 	for ; word != 0; word &= word - 1 {
-		h.fields[i<<6|bits.TrailingZeros64(word)].countMissing(event, time)
+		f := &h.fields[i<<6|bits.TrailingZeros64(word)]
+		f.missing++
+		if f.last != event-1 {
+			f.run = Moment{event, time}
+		}
+		f.last = event
 	}
-}
-
-func (f *fieldHealth) countMissing(event uint64, time int64) {
-	f.missing++
-	if f.last != event-1 {
-		f.run = Moment{event, time}
-	}
-	f.last = event
 }
 
 // sampleValues processes the values of an event. It must be called before the rows count the event.
@@ -362,8 +359,7 @@ func (h *Fields) sampleValues(m *Met) {
 		if int(id) >= len(fields) {
 			continue
 		}
-		f := &fields[id]
-		if f.kind == event.Numeric {
+		if f := &fields[id]; f.kind == event.Numeric {
 			f.number(e.Features.Value[i])
 		}
 	}
@@ -399,11 +395,7 @@ func (f *fieldHealth) number(x float64) {
 // refer adds a value to the values from which the reference of the field is computed.
 func (f *fieldHealth) refer(x float64) {
 	r := &f.first
-	r[0]++
-	d := x - r[1]
-	r[1] += d / r[0]
-	r[2] += d * (x - r[1])
-	if r[0] < referenceFirst {
+	if model.AddMoments(r, x); r[0] < referenceFirst {
 		return
 	}
 	// If all values are equal, the scale is so small that any other value is an outlier.
@@ -643,15 +635,8 @@ func (h *Fields) State(c *coder.Coder) {
 	c.Uint(&h.events)
 	c.Float(&h.named)
 	h.start.state(c)
-	n := uint64(len(h.fields))
-	c.Uint(&n)
-	if c.Decode {
-		if n > MostFields {
-			c.Failed = true
-			return
-		}
-		h.fields = make([]fieldHealth, n)
-		h.watched = make(model.FieldSet, (n+63)/64)
+	if coder.Length(c, &h.fields, MostFields); c.Decode {
+		h.watched = model.NewFieldSet(len(h.fields))
 	}
 	for id := range h.fields {
 		f := &h.fields[id]

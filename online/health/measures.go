@@ -4,6 +4,7 @@ package health
 // wrong.
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -203,9 +204,7 @@ func (b *Baselines) Tell(t *LabeledEvent) (prior float64) {
 		b.total.add(t.Weight, of)
 		b.block.add(t.Weight, of)
 	}
-	if b.First == 0 {
-		b.First = t.Number
-	}
+	b.First = cmp.Or(b.First, t.Number)
 	b.last = label
 	b.weight += t.Weight
 	b.mean += (label - b.mean) * (t.Weight / b.weight)
@@ -384,12 +383,7 @@ func (p *Prior) complete(event uint64) {
 
 // State encodes or decodes the comparison.
 func (p *Prior) State(c *coder.Coder) {
-	exceeded := uint64(0)
-	if p.Exceeded {
-		exceeded = 1
-	}
-	c.Uint(&exceeded)
-	p.Exceeded = exceeded != 0
+	c.Bool(&p.Exceeded)
 	c.Uint(&p.Event)
 	c.Uint(&p.events)
 	c.Each(&p.LogLoss, &p.Frequencies, &p.Size, &p.all, &p.weight, &p.loss, &p.frequencies, &p.squares, &p.size)

@@ -5,7 +5,6 @@ package monitor
 import (
 	"slices"
 
-	"blankout/internal/coder"
 	"blankout/internal/event"
 	"blankout/online/health"
 	"blankout/online/readings"
@@ -19,17 +18,10 @@ type fieldHealth struct {
 	repeats func(id int) (fraction float64, never, ok bool)
 }
 
-func newHealth(s Settings) fieldHealth {
-	return fieldHealth{schema: s.Schema, logged: s.Stuck == "log", repeats: s.Repeats}
-}
-
 func (h *fieldHealth) Observe(e *Event) *Request {
 	h.Take(&e.Met)
 	return nil
 }
-
-// State encodes or decodes the state.
-func (h *fieldHealth) State(c *coder.Coder) { h.Fields.State(c) }
 
 // Report adds the health of fields to r.
 func (h *fieldHealth) Report(r *Report) {

@@ -203,25 +203,16 @@ func (f *Fields) State(c *coder.Coder) {
 		c.Uint(&f.columns.Events)
 		c.Uint32s(&f.columns.Columns)
 		c.Uints(&f.columns.Present)
-		c.Floats(&f.columns.Least)
-		c.Floats(&f.columns.Mean)
+		c.Floats(&f.columns.Least, &f.columns.Mean)
 	}
 	c.Uint(&f.usual.Events)
 	c.Uints(&f.usual.Present)
 	c.Uints(&f.usual.Null)
-	c.Floats(&f.usual.Gains)
-	c.Floats(&f.usual.Squares)
+	c.Floats(&f.usual.Gains, &f.usual.Squares)
 	c.Failed = c.Failed || len(f.usual.Gains) != len(f.usual.Squares)
 	c.Uint32s(&f.asked)
 	c.Uints(&f.usual.Classes)
-	n := uint64(len(f.usual.Lacked))
-	if c.Uint(&n); c.Decode && !c.Failed {
-		if n > math.MaxUint16 {
-			c.Failed = true
-			return
-		}
-		f.usual.Lacked = make([][]uint64, n)
-	}
+	coder.Length(c, &f.usual.Lacked, math.MaxUint16)
 	for id := range f.usual.Lacked {
 		c.Uints(&f.usual.Lacked[id])
 	}

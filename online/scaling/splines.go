@@ -179,15 +179,9 @@ func (s *Scaling) OwnBasisColumns() func(column uint32) bool {
 
 // withPresence returns x followed by the presence columns of its numbers. The result is valid until the next event.
 func (s *Scaling) withPresence(x event.Vec) event.Vec {
-	c, f, at, some := s.Scaler.Splines, &s.WithDense, 0, false
-	for spline, column := range c.Columns {
+	c, f, some := s.Scaler.Splines, &s.WithDense, false
+	for spline := range model.CommonColumns(c.Columns, x.Index) {
 		if !model.IsPresence(c.Knots[spline]) {
-			continue
-		}
-		for at < len(x.Index) && x.Index[at] < column {
-			at++
-		}
-		if at == len(x.Index) || x.Index[at] != column {
 			continue
 		}
 		if !some && f.Len() == 0 {
@@ -208,14 +202,10 @@ func (c *earlyReadings) state(w *coder.Coder) {
 	w.Uints(&c.met)
 	w.Uint32s(&c.fields)
 	w.Uints(&c.nulls)
-	n := uint64(len(c.readings))
-	w.Uint(&n)
-	if w.Decode {
-		if n != uint64(len(c.columns)) || n > model.MaxSplines || len(c.met) != len(c.columns) || len(c.fields) != len(c.columns) {
-			w.Failed = true
-			return
-		}
-		c.readings = make([][]float64, n)
+	coder.Length(w, &c.readings, model.MaxSplines)
+	if n := len(c.readings); w.Decode && (len(c.columns) != n || len(c.met) != n || len(c.fields) != n) {
+		w.Failed = true
+		return
 	}
 	for i := range c.readings {
 		w.Floats(&c.readings[i])

@@ -114,7 +114,9 @@ func (e *Expert) Follow(columns []uint32) {
 	}
 	if e.basis != nil && len(columns) > 1 {
 		unknown := 0
-		model.PlaceColumns(e.basis.Columns, columns, func(int, int) { unknown-- })
+		for range model.CommonColumns(e.basis.Columns, columns) {
+			unknown--
+		}
 		unknown += len(columns)
 		if unknown == 0 || e.learned >= fixedAfter && 2*unknown <= len(columns) {
 			return
