@@ -4,6 +4,7 @@ package longtest
 
 import (
 	"flag"
+	"iter"
 	"os"
 	"runtime/debug"
 	"testing"
@@ -25,6 +26,17 @@ func Only(t testing.TB) {
 
 // Some reports whether case i of a list is run: every case if long tests are enabled, else every nth.
 func Some(i, n int) bool { return Asked() || i%n == 0 }
+
+// Few yields the cases of a list for which Some(i+shift, n) is true, with their indices i.
+func Few[T any](list []T, shift, n int) iter.Seq2[int, T] {
+	return func(yield func(int, T) bool) {
+		for i, v := range list {
+			if Some(i+shift, n) && !yield(i, v) {
+				return
+			}
+		}
+	}
+}
 
 // NotRaced skips a numerical test under the race detector, which would take ten times as long and find nothing. Such a
 // test uses one goroutine, or cheaper tests run the same goroutines.
@@ -48,4 +60,22 @@ func CollectRarely() {
 	if flag.Parse(); flag.Lookup("test.bench").Value.String() == "" {
 		debug.SetGCPercent(400)
 	}
+}
+
+// Waiting lets eight parallel tests of a package run at a time, for TestMain: most of them wait for brokers and timeouts,
+// and not for a processor. The flag -parallel still decides if it is there.
+func Waiting(m *testing.M) interface{ Run() int } { return waiting{m} }
+
+type waiting struct{ *testing.M }
+
+func (w waiting) Run() int {
+	flag.Parse()
+	asked := false
+	flag.Visit(func(f *flag.Flag) { asked = asked || f.Name == "test.parallel" })
+	if !asked {
+		if err := flag.Set("test.parallel", "8"); err != nil {
+			panic(err)
+		}
+	}
+	return w.M.Run()
 }
