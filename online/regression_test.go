@@ -196,7 +196,7 @@ func TestOutliersAmongTargets(t *testing.T) {
 			t.Run(name+"/"+lossName, func(t *testing.T) {
 				t.Parallel()
 				l, r := numberLearner(t, with(func(c *online.Config) { c.Loss, c.Optimizer = lossName, "auto" })), rand.New(rand.NewPCG(7, 8))
-				for i := range 12000 {
+				for i := range must.Either(longtest.Asked(), 12000, 8000) {
 					for _, y := range extra(i) {
 						e := eventtest.Event(0, 0.1, 0.1)
 						e.Target = y
