@@ -7,6 +7,7 @@ import (
 	"iter"
 	"os"
 	"runtime/debug"
+	"strconv"
 	"testing"
 )
 
@@ -62,18 +63,21 @@ func CollectRarely() {
 	}
 }
 
-// Waiting lets eight parallel tests of a package run at a time, for TestMain: most of them wait for brokers and timeouts,
-// and not for a processor. The flag -parallel still decides if it is there.
-func Waiting(m *testing.M) interface{ Run() int } { return waiting{m} }
+// Waiting lets n parallel tests of a package run at a time, for TestMain. More than the number of processors are useful
+// where the tests mostly wait for brokers, processes and timeouts. The flag -parallel overrides n.
+func Waiting(m *testing.M, n int) interface{ Run() int } { return waiting{m, n} }
 
-type waiting struct{ *testing.M }
+type waiting struct {
+	*testing.M
+	n int
+}
 
 func (w waiting) Run() int {
 	flag.Parse()
-	asked := false
-	flag.Visit(func(f *flag.Flag) { asked = asked || f.Name == "test.parallel" })
-	if !asked {
-		if err := flag.Set("test.parallel", "8"); err != nil {
+	overridden := false
+	flag.Visit(func(f *flag.Flag) { overridden = overridden || f.Name == "test.parallel" })
+	if !overridden {
+		if err := flag.Set("test.parallel", strconv.Itoa(w.n)); err != nil {
 			panic(err)
 		}
 	}

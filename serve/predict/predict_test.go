@@ -35,7 +35,7 @@ import (
 	"blankout/stream/record"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(longtest.Waiting(m)) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(longtest.Waiting(m, 8)) }
 
 // broker starts a broker with the topics events and predictions, of two partitions each. The tests that use it mostly
 // wait, so it lets them run in parallel.
