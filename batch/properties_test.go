@@ -409,12 +409,9 @@ func TestThreadsDoNotChangeABit(t *testing.T) {
 	t.Parallel()
 	x, y := drawProblem(t, 13, 1800, 6, false)
 	data := denseData(t, x, y)
-	for _, noise := range []loss.Noise{loss.Dropout{Q: 0.3}, loss.Silent{D: 0.5}, loss.GroupDropout{Groups: 0.4}, loss.GroupDropout{Q: 0.1, Groups: 0.3}, loss.GroupDropout{Rates: ownRates}} {
+	for k, noise := range []loss.Noise{loss.Dropout{Q: 0.3}, loss.Silent{D: 0.5}, loss.GroupDropout{Groups: 0.4}, loss.GroupDropout{Q: 0.1, Groups: 0.3}, loss.GroupDropout{Rates: ownRates}} {
 		var want, models [][]float64
-		for threads := 1; threads <= 3; threads++ {
-			if !longtest.Some(threads-1, 2) {
-				continue
-			}
+		for _, threads := range longtest.Few([]int{1, 2, 3}, 0, 2) {
 			o, err := NewExpected(Problem{Data: data, Y: y, Loss: loss.LogisticGaussian{}, Noise: noise, Kappa: 1,
 				Intercept: FreeIntercept, Penalty: Ridge(6, 1, FreeIntercept), Threads: threads})
 			must.Do(t, err)
@@ -428,7 +425,7 @@ func TestThreadsDoNotChangeABit(t *testing.T) {
 			got := [][]float64{{value}, grad, product, diagonal, matrix, {o.Gap(w)}}
 			var trained [][]float64
 			for _, copies := range []int{0, 2} {
-				for _, solver := range []Solver{"", IRLS, LBFGS} {
+				for _, solver := range longtest.Few([]Solver{"", IRLS, LBFGS}, k+copies/2, 2) {
 					c := DefaultConfig()
 					c.Noise, c.Copies, c.Solver, c.Threads = noise.String(), copies, solver, threads
 					f := must.Get(Train(t.Context(), data, c))(t)

@@ -133,7 +133,7 @@ func TestForecastIsSimulation(t *testing.T) {
 				if d > 0.7 || !longtest.Some(k, 3) {
 					continue
 				}
-				const copies = 120 // standard error 0.3 points
+				copies := must.Either(longtest.Asked(), 120, 60) // standard error 0.4 points with 60
 				wrong, silently := 0, 0
 				draw := rand.New(rand.NewPCG(3, uint64(k)))
 				var left event.Example
@@ -299,7 +299,7 @@ func TestValidateUnderSilentNoise(t *testing.T) {
 			all[i].Features.Value[j] += 3 // shifts the mean far from 0
 		}
 	}
-	for _, value := range []string{"mean", "zero"} {
+	for k, value := range []string{"mean", "zero"} {
 		for i := range all {
 			if value == "zero" && i%20 == 3 { // often enough that a dead number is 0
 				clear(all[i].Features.Value)
@@ -325,7 +325,7 @@ func TestValidateUnderSilentNoise(t *testing.T) {
 			must.Do(t, b.Add(&e))
 		}
 		foreign := all[0].Features.Index[0]
-		for _, less := range []bool{false, true} {
+		for _, less := range longtest.Few([]bool{false, true}, k, 2) {
 			c := batch.DefaultValidateConfig()
 			c.Loss, c.Noise, c.Tol = live.Loss, live.Noise, 1e-10
 			d := b.Data(schema)
@@ -520,10 +520,7 @@ func validatedNumbers(t *testing.T, lossName string, change func(*online.Config)
 func TestValidateRegression(t *testing.T) {
 	longtest.Numeric(t)
 	for i, lossName := range []string{"linear", "absolute", "quantile:0.9", "huber:0.7", "poisson"} {
-		for j, intercept := range []string{"free", "penalized", "none"} {
-			if !longtest.Some(i+j, 3) {
-				continue
-			}
+		for _, intercept := range longtest.Few([]string{"free", "penalized", "none"}, i, 3) {
 			t.Run(lossName+" "+intercept, func(t *testing.T) {
 				r, live, exact, learner, all := validatedNumbers(t, lossName, func(c *online.Config) { c.Intercept, c.C = intercept, 0.01 })
 				var learned []event.Example
@@ -638,7 +635,7 @@ func TestForecastOfRegressionIsAllMasks(t *testing.T) {
 			}
 			return e.Target - live.Value(live.ScoreVec(x, make([]float64, 1))[0])
 		}
-		for k, d := range r.Deletions {
+		for k, d := range longtest.Few(r.Deletions, 1, 3) {
 			want := sum(off, func(dead uint32) float64 {
 				p := 1.0
 				for j := range 6 {

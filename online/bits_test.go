@@ -179,7 +179,7 @@ func TestRandomRestarts(t *testing.T) {
 	groups.Noise, groups.ExpectedMissingGroups, groups.UnlabeledWeight, groups.OnDrift = "group:0.3", 0.3, 0.5, "forget"
 	fading.HalfLife, fading.ClassWeight = 400, map[string]float64{"c1": 2}
 	counts.Loss = "absolute"
-	count := must.Either(longtest.Asked(), 100, 40)
+	count := must.Either(longtest.Asked(), 100, 20)
 	for i, c := range []struct {
 		setting
 		events, delay int
@@ -509,10 +509,7 @@ func grownClasses() map[string]online.Config {
 func TestWidenRestart(t *testing.T) {
 	longtest.Numeric(t)
 	all := grownClasses()
-	for k, name := range slices.Sorted(maps.Keys(all)) {
-		if !longtest.Some(k, 2) {
-			continue
-		}
+	for _, name := range longtest.Few(slices.Sorted(maps.Keys(all)), 0, 3) {
 		c := all[name]
 		l, s := newTwins(t, c, sensorSchema()), synthetic.NewSensors(6)
 		l.schema.MaxClasses, l.schema.Classes = 100, []string{"no", "yes", "c", "d", "e"}

@@ -228,7 +228,7 @@ func settings(t *testing.T, test int, all bool) (out []setting) {
 	candidates := paired()
 	must.Require(t, len(candidates) >= 60, "%d settings go together, want more", len(candidates))
 	for i, s := range candidates {
-		if all || i%6 == test%6 {
+		if all || i%9 == test%9 {
 			out = append(out, s)
 		}
 	}

@@ -207,16 +207,13 @@ func kill(m *model.Linear, e *event.Example, dead []bool) (silent, declared *eve
 func TestDeclared(t *testing.T) {
 	longtest.Numeric(t)
 	for i, picture := range []bool{false, true} {
-		for j, groups := range []bool{false, true} {
-			if !longtest.Some(i+j, 2) {
-				continue
-			}
+		for _, groups := range longtest.Few([]bool{false, true}, i, 2) {
 			of := map[string]lost{}
 			for _, c := range []struct {
 				format string
 				filled int
 				long   bool
-			}{{"json", 256, false}, {"svmlight", 256, false}, {"csv", 256, true}, {"svmlight", 24, !picture}} {
+			}{{"json", 256, picture}, {"svmlight", 256, picture}, {"csv", 256, true}, {"svmlight", 24, !picture}} {
 				if c.long && !longtest.Asked() {
 					continue
 				}
@@ -343,7 +340,7 @@ func TestSilentMissingKeepsItsPromise(t *testing.T) {
 	t.Parallel()
 	for _, classes := range []int{2, 0} {
 		for _, groups := range []bool{false, true} {
-			if groups && classes == 0 {
+			if groups == (classes == 0) && (groups || !longtest.Asked()) {
 				continue
 			}
 			c := plain()

@@ -85,8 +85,8 @@ func drawn(seed uint64, classes int) (*event.Schema, func() *event.Example) {
 // copy alone.
 func TestNestedScores(t *testing.T) {
 	t.Parallel()
-	for _, classes := range []int{2, 7, 0} {
-		for _, noise := range []string{"auto", "dropout:0.2"} {
+	for i, classes := range []int{2, 7, 0} {
+		for _, noise := range longtest.Few([]string{"auto", "dropout:0.2"}, i, 2) {
 			c := plain()
 			if c.Optimizer, c.Noise, c.Presence = "auto", noise, "auto"; classes == 0 {
 				c.Loss = "squared"
@@ -117,10 +117,7 @@ func TestCorrected(t *testing.T) {
 	t.Parallel()
 	for _, classes := range []int{2, 4, 0} {
 		all := correctedConfigs(classes)
-		for i, name := range slices.Sorted(maps.Keys(all)) {
-			if !longtest.Some(i+classes/2, 2) {
-				continue
-			}
+		for _, name := range longtest.Few(slices.Sorted(maps.Keys(all)), classes/2, 3) {
 			c := all[name]
 			t.Run(fmt.Sprint(classes, " ", name), func(t *testing.T) {
 				schema, draw := drawn(7, classes)

@@ -140,7 +140,7 @@ func TestRestart(t *testing.T) {
 			configs[name](&c)
 			s, r := draw(3), rand.New(rand.NewPCG(5, 5))
 			l := newTwins(t, c, s.schema)
-			for n := range 1300 {
+			for n := range must.Either(longtest.Asked(), 1300, 850) {
 				if n == 1 || n == 37 || n%250 == 249 {
 					l.restart()
 				}
@@ -227,12 +227,12 @@ func TestLearnReturnsPrediction(t *testing.T) {
 	}
 	for i, name := range slices.Sorted(maps.Keys(all)) {
 		for j, kind := range slices.Sorted(maps.Keys(streams)) {
-			if longtest.Some(i+j, 3) {
+			if longtest.Some(i+j, 4) {
 				s := streams[kind](5)
 				learnsAsPredicted(t, name+", "+kind, newLearner(t, asIs(with(all[name])), s.schema), s.next)
 			}
 		}
-		for _, classes := range []int{0, 2, 4} {
+		for _, classes := range longtest.Few([]int{0, 2, 4}, i, 2) {
 			s, draw := readingsOf(5, classes)
 			c := with(all[name])
 			if classes == 0 && (name == "groups" || name == "calibrated") {

@@ -250,7 +250,7 @@ func TestLevelsByMissing(t *testing.T) {
 		c := online.DefaultConfig()
 		c.MissingPolicy = "none"
 		l := must.Get(online.New(c, synthetic.OneStrongSchema()))(t)
-		for k, e := range synthetic.OneStrong(12_000, 0, 1) {
+		for k, e := range synthetic.OneStrong(must.Either(longtest.Asked(), 12_000, 8000), 0, 1) {
 			if learned > 0 && k%3 == 0 {
 				e = synthetic.OneStrong(1, learned, uint64(k))[0]
 			}
@@ -258,7 +258,7 @@ func TestLevelsByMissing(t *testing.T) {
 		}
 		m := l.Snapshot().Model()
 		var wrong [2]float64
-		test := synthetic.OneStrong(8000, 0.6, 2)
+		test := synthetic.OneStrong(must.Either(longtest.Asked(), 8000, 5000), 0.6, 2)
 		for _, e := range test {
 			scores := m.Score(e, make([]float64, 1))
 			live := scoresOf(l, e)

@@ -156,7 +156,7 @@ func each(t *testing.T, f func(t *testing.T, k int, s source), sources ...[]sour
 // TestOrdinaryAmount checks the loss on the stream ordinary, for all events and for the first events.
 func TestOrdinaryAmount(t *testing.T) {
 	each(t, func(t *testing.T, _ int, s source) {
-		for seed := range uint64(2) {
+		for seed := range must.Either[uint64](longtest.Asked(), 2, 1) {
 			all := s.follow(t, seed, 12_000, 0, nil)
 			must.True(t, all.loss <= 0.48, "seed %d: log-loss %.3f", seed, all.loss)
 			first := s.follow(t, seed, 500, 0, nil)
@@ -174,10 +174,7 @@ func TestOneOutlier(t *testing.T) {
 	each(t, func(t *testing.T, k int, s source) {
 		clean := s.follow(t, 1, 2000, 0, nil).loss
 		for i, at := range positions {
-			for j, outlier := range values {
-				if !longtest.Some(i+j+k, 3) {
-					continue // test a third of the sources at each position
-				}
+			for _, outlier := range longtest.Few(values, i+k, 6) {
 				got := s.follow(t, 1, 2000, 0, func(i int, e *event.Example) {
 					if i == at {
 						s.change(e, func(float64) float64 { return outlier })
@@ -238,10 +235,7 @@ func TestExtremeSequences(t *testing.T) {
 		if !s.few {
 			sequences["a thousandfold and more"], sequences["elsewhere"] = lasting(1000, 1e6), lasting(1, 1e9)
 		}
-		for i, name := range slices.Sorted(maps.Keys(sequences)) {
-			if !longtest.Some(i+k, 3) {
-				continue
-			}
+		for _, name := range longtest.Few(slices.Sorted(maps.Keys(sequences)), 4*k, 5) {
 			got := s.follow(t, 1, n, from, sequences[name])
 			must.True(t, got.error <= clean.error+s.limit && got.loss < 2*clean.loss, "%s: error %.2f %%, log-loss %.3f; clean %.2f, %.3f", name, got.error, got.loss, clean.error, clean.loss)
 		}
@@ -255,10 +249,7 @@ func TestOutlierFraction(t *testing.T) {
 		clean := s.follow(t, 1, n, 0, nil)
 		for i, fraction := range []float64{0.005, 0.02} {
 			for h, flip := range []bool{false, true} {
-				for j, outlier := range []float64{1e30, -1000} {
-					if !longtest.Some(h+i+j+k, 3) {
-						continue
-					}
+				for _, outlier := range longtest.Few([]float64{1e30, -1000}, h+i+k, 4) {
 					r := rand.New(rand.NewPCG(3, 3))
 					got := s.follow(t, 1, n, 0, func(_ int, e *event.Example) {
 						if r.Float64() < fraction {
@@ -282,7 +273,7 @@ func TestHeavyTails(t *testing.T) {
 	for i, sigma := range []float64{1, 2, 3, 5} {
 		for k, s := range fieldSources("heavy", heavy(sigma), 0) {
 			for seed := range 2 {
-				if (i+seed+k)%2 > 0 && !longtest.Asked() {
+				if !longtest.Some(i+k+2*seed, 4) {
 					continue
 				}
 				got := s.follow(t, uint64(seed), 8000, 0, nil)
@@ -333,10 +324,7 @@ func TestScalesComeDown(t *testing.T) {
 		return lost
 	}
 	clean := tested(start{})
-	for i, s := range []start{{3, 1e22, false}, {500, 1000, false}, {1500, 1000, false}, {3000, 1000, false}, {2300, 1e22, false}, {3000, 1e-3, false}, {3000, 100, false}, {3000, 1e22, true}, {3000, 1000, true}} {
-		if !longtest.Some(i, 2) {
-			continue
-		}
+	for _, s := range longtest.Few([]start{{3, 1e22, false}, {500, 1000, false}, {1500, 1000, false}, {3000, 1000, false}, {2300, 1e22, false}, {3000, 1e-3, false}, {3000, 100, false}, {3000, 1e22, true}, {3000, 1000, true}}, 2, 3) {
 		t.Run(fmt.Sprint(s), func(t *testing.T) {
 			t.Parallel()
 			lost := tested(s)
@@ -371,10 +359,7 @@ func labeled(r *rand.Rand, classes int) *event.Example {
 func TestOneWrongEventOfGreatWeight(t *testing.T) {
 	longtest.Numeric(t)
 	for i, rule := range optimizers.Names() {
-		for j, classes := range []int{2, 3} {
-			if !longtest.Some(i+j, 2) {
-				continue
-			}
+		for _, classes := range longtest.Few([]int{2, 3}, i, 2) {
 			clean := 0.0
 			for k, at := range []int{-1, 0, 2000} {
 				if k > 0 && !longtest.Some(i/2+k, 2) {
@@ -463,7 +448,7 @@ func TestNothingOverflows(t *testing.T) {
 					if c.Check() != nil || (i+j+k+m)%2 > 0 { // pairs every optimizer and loss with every noise and scaling
 						continue
 					}
-					if !longtest.Some(i+j/2+m, 2) {
+					if !longtest.Some(i+j/2+m, 3) {
 						continue // one of each is enough
 					}
 					t.Run(fmt.Sprint(rule.Name, "/", name, "/", noise, "/", standardize), func(t *testing.T) {

@@ -177,10 +177,7 @@ func TestFixedPoint(t *testing.T) {
 		events = append(events, e)
 	}
 	for i, name := range []string{"logistic", "hinge", "logistic:chen", "quadratic"} {
-		for j, noise := range []string{"none", "dropout:0.4", "gaussian:0.7", "dropout:0.1+group:0.4"} {
-			if !longtest.Some(i+j, 2) {
-				continue
-			}
+		for _, noise := range longtest.Few([]string{"none", "dropout:0.4", "gaussian:0.7", "dropout:0.1+group:0.4"}, i, 2) {
 			c := online.DefaultConfig()
 			c.Loss, c.Noise, c.C, c.Standardize, c.Average = name, noise, 0.5, "none", 0.3
 			c.Optimizer = "adagrad"

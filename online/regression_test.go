@@ -32,7 +32,7 @@ func TestRegressionLearned(t *testing.T) {
 	for i, lossName := range synthetic.NumberLosses {
 		for j, rule := range []string{"adagrad", "ftrl", "dropout-descent"} {
 			for k, noise := range []string{"auto", "dropout:0.1"} {
-				if fixed := rule == "dropout-descent"; fixed && noise == "auto" || !fixed && (i+j+k)%2 > 0 {
+				if fixed := rule == "dropout-descent"; fixed && noise == "auto" || !fixed && (i+j+k)%2 > 0 || !longtest.Some(i+j, 2) {
 					continue
 				}
 				t.Run(lossName+"/"+rule+"/"+noise, func(t *testing.T) {
@@ -122,10 +122,7 @@ func TestRegressionIsEquivariant(t *testing.T) {
 			if !counts {
 				units = append(units, [][2]float64{{1, 1e9}, {1e-9, 0.09}, {1e12, -1e18}, {7, -21}}...)
 			}
-			for k, unit := range units {
-				if !longtest.Some(h+j+k, 4) {
-					continue
-				}
+			for _, unit := range longtest.Few(units, h+j, 6) {
 				t.Run(fmt.Sprint(rule, "/", lossName, "/", unit), func(t *testing.T) {
 					t.Parallel()
 					c := with(func(c *online.Config) { c.Loss, c.Optimizer = lossName, rule })
@@ -195,14 +192,11 @@ func TestOutliersAmongTargets(t *testing.T) {
 	}
 	for i, name := range slices.Sorted(maps.Keys(streams)) {
 		extra := streams[name]
-		for j, lossName := range []string{"squared", "absolute", "quantile:0.5", "huber:1"} {
-			if !longtest.Some(i+j, 4) {
-				continue
-			}
+		for _, lossName := range longtest.Few([]string{"squared", "absolute", "quantile:0.5", "huber:1"}, i, 4) {
 			t.Run(name+"/"+lossName, func(t *testing.T) {
 				t.Parallel()
 				l, r := numberLearner(t, with(func(c *online.Config) { c.Loss, c.Optimizer = lossName, "auto" })), rand.New(rand.NewPCG(7, 8))
-				for i := range 12000 {
+				for i := range must.Either(longtest.Asked(), 12000, 8000) {
 					for _, y := range extra(i) {
 						e := eventtest.Event(0, 0.1, 0.1)
 						e.Target = y
@@ -229,10 +223,7 @@ func TestOutliersAmongTargets(t *testing.T) {
 // rare sales, it must still predict the sales.
 func TestTargetsThatChange(t *testing.T) {
 	longtest.Numeric(t)
-	for i, factor := range []float64{1e-3, 1e3, 1e9} {
-		if !longtest.Some(i, 2) {
-			continue
-		}
+	for _, factor := range longtest.Few([]float64{1e-3, 1e3, 1e9}, 0, 2) {
 		l, r := numberLearner(t, with(func(c *online.Config) { c.Loss, c.Optimizer = "squared", "auto" })), rand.New(rand.NewPCG(7, 8))
 		for i := range 9000 {
 			e := numberEvent(r)
@@ -248,7 +239,7 @@ func TestTargetsThatChange(t *testing.T) {
 		}
 		must.True(t, off <= 0.26*factor, "targets %v times as large: MAE %v", factor, off)
 	}
-	for _, often := range []int{10, 40} {
+	for _, often := range longtest.Few([]int{10, 40}, 1, 2) {
 		l, r := numberLearner(t, with(func(c *online.Config) { c.Loss, c.Optimizer = "squared", "auto" })), rand.New(rand.NewPCG(7, 8))
 		for i := range 20000 {
 			e := numberEvent(r)
@@ -268,10 +259,7 @@ func TestIntervalCoversWhatIsMissing(t *testing.T) {
 	longtest.NotRaced(t)
 	for i, lossName := range []string{"squared", "absolute", "poisson"} {
 		for j, learned := range []float64{0, 0.3} {
-			for k, missing := range []model.MissingPolicy{"auto", "none"} {
-				if !longtest.Some(i+j+k, 2) {
-					continue
-				}
+			for _, missing := range longtest.Few([]model.MissingPolicy{"auto", "none"}, i+j, 3) {
 				c := online.DefaultConfig()
 				c.Loss, c.MissingPolicy = lossName, string(missing)
 				l := newLearner(t, c, eventtest.Schema(5, lossName))

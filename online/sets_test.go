@@ -28,7 +28,7 @@ func kindsLearner(t *testing.T, classes int, change func(*online.Config)) *learn
 // two classes and more, training with masks alone and with missing fields, and losses whose scores are not log-odds.
 func TestSets(t *testing.T) {
 	t.Parallel()
-	for i, test := range []struct {
+	for _, test := range longtest.Few([]struct {
 		name          string
 		classes       int
 		null          float64
@@ -44,16 +44,13 @@ func TestSets(t *testing.T) {
 		{"two, threshold", 2, 0, 0.9, 0.05, func(c *online.Config) { c.Threshold = 0.8 }},
 		{"many, as it is", 5, 0, 0.9, 0.03, func(c *online.Config) { c.MissingPolicy = "none" }},
 		{"two, calibration", 2, 0, 0.9, 0.025, func(c *online.Config) { c.Calibrate = "on" }},
-	} {
-		if !longtest.Some(i, 4) {
-			continue
-		}
+	}, 2, 5) {
 		t.Run(test.name, func(t *testing.T) {
 			var learned [2]*model.Linear // models of two streams
 			for seed := range learned {
 				l := kindsLearner(t, test.classes, test.change)
 				s := &synthetic.ClassStream{R: rand.New(rand.NewPCG(1+10*uint64(seed), 2)), Classes: test.classes, Null: test.null}
-				learnNext(l, 9000, s.Next)
+				learnNext(l, must.Either(longtest.Asked(), 9000, 6000), s.Next)
 				learned[seed] = l.model()
 			}
 			for _, null := range []float64{0, 0.3, 0.5, 0.7} {

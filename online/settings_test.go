@@ -128,7 +128,7 @@ func TestBounds(t *testing.T) {
 						if c.Optimizer == "irls" {
 							c.IRLSBatch = 20
 						}
-						if combined++; c.Check() != nil || !longtest.Some(combined, 2) {
+						if combined++; c.Check() != nil || !longtest.Some(combined, 3) {
 							continue
 						}
 						l, s := streamLearner(t, c, 2), synthetic.NewStream(7, 2)

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"blankout/internal/longtest"
 	"blankout/internal/must"
 )
 
@@ -98,7 +99,7 @@ var shared *chromium
 type sharing struct{ *testing.M }
 
 func (m sharing) Run() int {
-	code := m.M.Run()
+	code := longtest.Waiting(m.M, 8).Run()
 	if shared != nil {
 		shared.end()
 	}

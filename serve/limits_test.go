@@ -215,10 +215,10 @@ func TestUnreadPredictions(t *testing.T) {
 		unread(t, url, "POST /v1/predict", strings.Repeat("{}", 20_000))
 	}
 	for metric(t, url, "blankout_predict_requests_active") != "2" {
-		time.Sleep(time.Millisecond)
+		time.Sleep(10 * time.Millisecond)
 	}
 	for metric(t, url, "blankout_predict_requests_active") != "0" { // if it never becomes 0, the test times out
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(50 * time.Millisecond)
 	}
 	must.Equal(t, metric(t, url, `blankout_predict_requests_total{outcome="failed"}`), "2", "answers failed")
 	answers(t, 200, "", "POST", url+"/v1/predict", "{}")

@@ -74,7 +74,7 @@ func (s *telemetry) write(b io.Writer, i int, missing float64) {
 // deviation of 1.4 points, because masks are drawn for some events only.
 func TestServedAsForecast(t *testing.T) {
 	longtest.NotRaced(t)
-	const learned, asked = 30_000, 15_000 // asked: the last events, whose forecasts have not decayed
+	learned, asked := must.Either(longtest.Asked(), 30_000, 16_000), must.Either(longtest.Asked(), 15_000, 8_000) // asked: the last events, whose forecasts have not decayed
 	for _, c := range []struct {
 		name    string
 		classes int
@@ -98,7 +98,7 @@ func TestServedAsForecast(t *testing.T) {
 			}
 			most, forecast, served := 1.0, make([]float64, len(c.points)), make([]float64, len(c.points)) // means over the streams
 			if c.streams == 5 && !longtest.Asked() {
-				most, c.streams = 2, 2
+				most, c.streams = 2, 1
 			}
 			check := func(what string, point int, forecast, served, most float64) {
 				said := fmt.Sprintf("%s, %.0f %% more missing: forecast %.2f %%, served %.2f %%", what, 100*mixture.Missing(point), forecast, served)

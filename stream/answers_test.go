@@ -25,7 +25,7 @@ func liar(t *testing.T, key protocol.ApiKey) (address string) {
 		defer conn.Close()
 		for {
 			var head [12]byte
-			if _, err := io.ReadFull(conn, head[:]); err != nil {
+			if _, err := io.ReadFull(conn, head[:]); err != nil || head[0] > 0 { // more than 16 MB: not Kafka
 				return
 			}
 			if _, err := io.CopyN(io.Discard, conn, int64(binary.BigEndian.Uint32(head[:]))-8); err != nil {

@@ -89,7 +89,7 @@ func TestSecurity(t *testing.T) {
 			edit := func(c *ConnectConfig) {
 				c.TLS, c.SASL = test.tls, test.sasl
 				if test.retried {
-					c.RequestTimeout = 300 * time.Millisecond
+					c.RequestTimeout = 200 * time.Millisecond
 				}
 			}
 			c, err := tryConsume(t, test.broker, "t", nil, func(c *ConsumerConfig) { edit(&c.ConnectConfig) })

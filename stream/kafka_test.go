@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"blankout/internal/event"
+	"blankout/internal/longtest"
 	"blankout/internal/must"
 	"blankout/internal/streamtest"
 	"blankout/stream/record"
@@ -391,7 +392,7 @@ func TestUnlabeledTopic(t *testing.T) {
 // TestMain fails if a test leaves goroutines running. It waits 20 times as long as goleak does by default, because a TLS
 // connection of the test broker ends some time after the broker.
 func TestMain(m *testing.M) {
-	code := m.Run()
+	code := longtest.Waiting(m, 8).Run()
 	leaked := goleak.Find()
 	for i := 0; leaked != nil && i < 20; i++ {
 		leaked = goleak.Find()

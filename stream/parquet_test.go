@@ -218,7 +218,7 @@ func TestParquetAmplifiers(t *testing.T) {
 	type lists struct {
 		Words []string `parquet:"words,dict"`
 	}
-	long := strings.Repeat("x", 8<<20)
+	long := strings.Repeat("x", 2<<20)
 	var rows, many []event
 	for i := range 200 {
 		rows = append(rows, event{"a", long})
@@ -340,7 +340,7 @@ func TestParquetLengths(t *testing.T) {
 	longtest.NotRaced(t)
 	at := time.UnixMilli(5)
 	data := parquetFile(t, []parquetEvent{{Label: "yes", X: number(1), At: at, Words: []string{"a", "b"}, Many: []parquetInner{{"x", nil}}, Map: map[string]int64{"k": 1}}, {Label: "no", At: at}}, 1)
-	step := must.Either(longtest.Asked(), 3, 9)
+	step := must.Either(longtest.Asked(), 3, 18)
 	var before, after runtime.MemStats
 	for i := 4; i+5 < len(data); i += step {
 		for shift := range 2 {

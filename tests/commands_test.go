@@ -255,7 +255,7 @@ func TestPredictionsSurviveKills(t *testing.T) {
 		"--set=predict.model=" + l.checkpoints()}
 	began := time.Now()
 	r := rand.New(rand.NewPCG(uint64(began.UnixNano()), 0))
-	kills := max(4, crashKills(t)/8)
+	kills := max(must.Either(longtest.Asked(), 4, 2), crashKills(t)/8)
 	for range kills { // these programs wait for more records at the end of the topic
 		delay := time.Duration(r.Float64() * float64(400*time.Millisecond))
 		err := l.live(t, delay, (*os.Process).Kill)

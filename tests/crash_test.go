@@ -351,7 +351,7 @@ func crashKills(t *testing.T) int {
 	if longtest.Asked() {
 		return countOf(t, "BLANKOUT_CRASH_KILLS", 16)
 	}
-	return countOf(t, "BLANKOUT_CRASH_KILLS", 6)
+	return countOf(t, "BLANKOUT_CRASH_KILLS", 4)
 }
 
 func TestCrash(t *testing.T) {

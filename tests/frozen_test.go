@@ -39,16 +39,16 @@ type frozen struct {
 	seen    int               // number of requested models and runs so far
 }
 
-// leftOut reports whether the next model or run is skipped. A short run of the tests skips five of six.
+// leftOut reports whether the next model or run is skipped. A short run of the tests skips nine of ten.
 func (f *frozen) leftOut() bool {
 	f.seen++
-	return !f.whole && f.seen%6 != 1
+	return !f.whole && f.seen%10 != 1
 }
 
 // TestFrozen compares results of the program with testdata/frozen.txt: measures, and hashes of predictions, forecasts,
 // weights and states. The results cover every loss, optimizer, record format and kind of label, streams with missing
 // fields, and a group. A change that only moves code must not change any line. A change of results updates the file
-// with -update-frozen, and its commit message lists the changed lines and the reasons. A short run tests a sixth of
+// with -update-frozen, and its commit message lists the changed lines and the reasons. A short run tests a tenth of
 // the models and runs, unless -run names this test.
 //
 // To find the cause of a changed line, build the program of the older commit and compare the hashed data:

@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"blankout/internal/longtest"
 	"blankout/internal/must"
 )
 
@@ -99,7 +100,7 @@ func (l *httpLearner) post(key, body string, until time.Time) (p posted, err err
 // killed. The weights must equal the weights of a learner that reads the events from a file.
 func TestLearnOverHTTP(t *testing.T) {
 	t.Parallel()
-	kills := max(4, crashKills(t)/4)
+	kills := max(must.Either(longtest.Asked(), 4, 2), crashKills(t)/4)
 	l := newHTTPLearner(t)
 	const clients = 3
 	stop := make(chan struct{})
@@ -137,7 +138,7 @@ func TestLearnOverHTTP(t *testing.T) {
 		_ = l.live(t, time.Duration(300+r.IntN(900))*time.Millisecond, func(p *os.Process) error { return p.Kill() })
 	}
 	process := l.start(t)
-	time.Sleep(time.Second)
+	time.Sleep(time.Second / 2)
 	close(stop)
 	var all []posted
 	for range clients {

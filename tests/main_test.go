@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	programs.dir, programs.byFlags = dir, map[string]string{}
-	code := m.Run()
+	code := longtest.Waiting(m, 4).Run()
 	if err := os.RemoveAll(dir); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1

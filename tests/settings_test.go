@@ -112,7 +112,7 @@ func TestRandomSettings(t *testing.T) {
 	for _, kind := range kinds {
 		writeMachines(t, filepath.Join(dir, kind+".jsonl"), kind, 2500)
 	}
-	draws := must.Either(longtest.Asked(), 30, 8)
+	draws := must.Either(longtest.Asked(), 30, 4)
 	refused := 0
 	for i := range draws {
 		r := rand.New(rand.NewPCG(uint64(i), 7))

@@ -32,7 +32,7 @@ import (
 // TestCrashShards runs a few rounds with the group coordinator of the embedded broker. TestKafkaShards runs more.
 func TestCrashShards(t *testing.T) {
 	t.Parallel()
-	kills := must.Either(longtest.Asked(), 12, 3)
+	kills := must.Either(longtest.Asked(), 12, 2)
 	broker := must.Get(kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(6, "events"), kfake.GroupMinSessionTimeout(100*time.Millisecond)))(t)
 	t.Cleanup(broker.Close)
 	crashShards(t, broker.ListenAddrs(), nil, 6, kills)

@@ -20,6 +20,7 @@ import (
 	"blankout/batch/validate"
 	"blankout/checkpoint"
 	"blankout/internal/event"
+	"blankout/internal/longtest"
 	"blankout/internal/measure"
 	"blankout/internal/must"
 	"blankout/online"
@@ -186,7 +187,7 @@ func TestChallengersDependOnEventsOnly(t *testing.T) {
 	must.Do(t, r.Run(t.Context()))
 	want, _, saved := challengerState(t, reference)
 	must.Require(t, saved.Leader == "product", "%s is the leader of %+v", saved.Leader, saved.Learners)
-	for seed := range uint64(4) {
+	for seed := range must.Either[uint64](longtest.Asked(), 4, 2) {
 		threads := runtime.GOMAXPROCS(1 + int(seed%2)*3)
 		dir, random := t.TempDir(), rand.New(rand.NewPCG(seed, 3))
 		lives := 0

@@ -81,7 +81,7 @@ func TestValidateChangesNothing(t *testing.T) {
 	dir := t.TempDir()
 	for life, stop := range []uint64{400, 555, 0} {
 		s := start(t, dir, n, uint64(life))
-		reports := s.validating(200)
+		reports := s.validating(must.Either[uint64](longtest.Asked(), 200, 350))
 		s.Config.MaxEvents = stop
 		must.Do(t, s.Run(t.Context()))
 		s.store.Close()

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -128,68 +129,74 @@ func TestOrder(t *testing.T) {
 // TestOrderWaits checks that a partition whose log has ended holds up the others only for the time Idle, and that a
 // record that is earlier than the next one of its partition is not lost.
 func TestOrderWaits(t *testing.T) {
-	r := rand.New(rand.NewPCG(1, 2))
-	one := []logged{{"a", 0, 0, 5}, {"a", 0, 1, 3}, {"a", 0, 2, 50}}
-	two := []logged{{"a", 1, 0, 4}, {"a", 1, 1, 6}}
-	s := event.NewSchema(10, []string{"a"}, 2)
-	o := NewOrdered(s, []Partition{logOf(t, s, one, 0, false, r), logOf(t, s, two, 0, false, r)})
-	o.Idle = 50 * time.Millisecond
-	must.EqualSlices(t, take(t, o, 5), []logged{two[0], one[0], one[1], two[1], one[2]}, "records")
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-	defer cancel()
-	must.ErrorIs(t, o.Next(ctx, &event.Batch{}), context.DeadlineExceeded, "after the last record")
+	synctest.Test(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(1, 2))
+		one := []logged{{"a", 0, 0, 5}, {"a", 0, 1, 3}, {"a", 0, 2, 50}}
+		two := []logged{{"a", 1, 0, 4}, {"a", 1, 1, 6}}
+		s := event.NewSchema(10, []string{"a"}, 2)
+		o := NewOrdered(s, []Partition{logOf(t, s, one, 0, false, r), logOf(t, s, two, 0, false, r)})
+		o.Idle = 50 * time.Millisecond
+		must.EqualSlices(t, take(t, o, 5), []logged{two[0], one[0], one[1], two[1], one[2]}, "records")
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancel()
+		must.ErrorIs(t, o.Next(ctx, &event.Batch{}), context.DeadlineExceeded, "after the last record")
+	})
 }
 
 // TestOrderWaitsForBrokers checks that a partition holds up the others for longer than Idle while its log has records
 // that have not arrived, and until Idle has passed again after that.
 func TestOrderWaitsForBrokers(t *testing.T) {
-	r := rand.New(rand.NewPCG(1, 2))
-	s := event.NewSchema(10, []string{"a"}, 2)
-	slow := logOf(t, s, []logged{{"a", 0, 0, 1}}, 0, false, r)
-	next, polls := slow.Next, 0
-	slow.Next = func(ctx context.Context, b *event.Batch) error {
-		if polls++; polls < 12 {
-			<-ctx.Done()
-			return ctx.Err()
+	synctest.Test(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(1, 2))
+		s := event.NewSchema(10, []string{"a"}, 2)
+		slow := logOf(t, s, []logged{{"a", 0, 0, 1}}, 0, false, r)
+		next, polls := slow.Next, 0
+		slow.Next = func(ctx context.Context, b *event.Batch) error {
+			if polls++; polls < 12 {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return next(ctx, b)
 		}
-		return next(ctx, b)
-	}
-	atEnd := slow.AtEnd
-	slow.AtEnd = func() bool { return atEnd() || polls%2 == 0 } // before its record, never for the time Idle
-	o := NewOrdered(s, []Partition{slow, logOf(t, s, []logged{{"a", 1, 0, 2}}, 0, false, r)})
-	o.Idle = 150 * time.Millisecond
-	must.EqualSlices(t, take(t, o, 2), []logged{{"a", 0, 0, 1}, {"a", 1, 0, 2}}, "records")
+		atEnd := slow.AtEnd
+		slow.AtEnd = func() bool { return atEnd() || polls%2 == 0 } // before its record, never for the time Idle
+		o := NewOrdered(s, []Partition{slow, logOf(t, s, []logged{{"a", 1, 0, 2}}, 0, false, r)})
+		o.Idle = 150 * time.Millisecond
+		must.EqualSlices(t, take(t, o, 2), []logged{{"a", 0, 0, 1}, {"a", 1, 0, 2}}, "records")
+	})
 }
 
 // TestOrderWaitsTogether checks that partitions that are at their ends at the same time hold up the others once, not one
 // after the other, but that the time before a partition is at its end does not count.
 func TestOrderWaitsTogether(t *testing.T) {
-	r := rand.New(rand.NewPCG(1, 2))
-	s := event.NewSchema(10, []string{"a"}, 2)
-	const n, idle = 10, 3 // idle is the number of polls for which a partition at its end holds up the others
-	var partitions []Partition
-	polls := 0
-	for k := range int32(n) {
-		p := logOf(t, s, []logged{{"a", k, 0, int64(k)}}, 0, false, r)
-		next, atEnd := p.Next, p.AtEnd
-		p.Next = func(ctx context.Context, b *event.Batch) error {
-			if ctx.Err() == nil { // else the partition is skipped, and not waited for
-				polls++
+	synctest.Test(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(1, 2))
+		s := event.NewSchema(10, []string{"a"}, 2)
+		const n, idle = 10, 3 // idle is the number of polls for which a partition at its end holds up the others
+		var partitions []Partition
+		polls := 0
+		for k := range int32(n) {
+			p := logOf(t, s, []logged{{"a", k, 0, int64(k)}}, 0, false, r)
+			next, atEnd := p.Next, p.AtEnd
+			p.Next = func(ctx context.Context, b *event.Batch) error {
+				if ctx.Err() == nil { // else the partition is skipped, and not waited for
+					polls++
+				}
+				return next(ctx, b)
 			}
-			return next(ctx, b)
+			if k == n-1 {
+				p.AtEnd = func() bool { return atEnd() && polls >= 25 } // the records of its log are not known before
+			}
+			partitions = append(partitions, p)
 		}
-		if k == n-1 {
-			p.AtEnd = func() bool { return atEnd() && polls >= 25 } // the records of its log are not known before
-		}
-		partitions = append(partitions, p)
-	}
-	last := logOf(t, s, []logged{{"b", 0, 0, 99}}, 0, false, r)
-	o := NewOrdered(s, append(partitions, last))
-	o.Idle = idle * 100 * time.Millisecond
-	must.Equal(t, take(t, o, n+1)[n], logged{"b", 0, 0, 99}, "the last record")
-	// The records take ten polls. Then the first partition holds up the others for three, and the others for one each,
-	// except the last, which holds them up for three after its end.
-	must.True(t, polls >= 25+idle-2 && polls <= 25+idle+1, "%d polls", polls)
+		last := logOf(t, s, []logged{{"b", 0, 0, 99}}, 0, false, r)
+		o := NewOrdered(s, append(partitions, last))
+		o.Idle = idle * 100 * time.Millisecond
+		must.Equal(t, take(t, o, n+1)[n], logged{"b", 0, 0, 99}, "the last record")
+		// The records take ten polls. Then the first partition holds up the others for three, and the others for one each,
+		// except the last, which holds them up for three after its end.
+		must.True(t, polls >= 25+idle-2 && polls <= 25+idle+1, "%d polls", polls)
+	})
 }
 
 // TestCount checks the number of shards, and the reasons to refuse one.

@@ -102,13 +102,10 @@ func bent(t *testing.T, c online.Config, classes int, scarce bool) (l *online.Le
 func TestGapOfTheLevelAlone(t *testing.T) {
 	longtest.NotRaced(t)
 	for i, classes := range []int{2, 3} {
-		for j, of := range []struct {
+		for _, of := range longtest.Few([]struct {
 			noise  string
 			halves bool
-		}{{"dropout:0.3", false}, {"dropout:0.3", true}, {"group:0.3", false}} {
-			if !longtest.Some(i+j, 2) {
-				continue
-			}
+		}{{"dropout:0.3", false}, {"dropout:0.3", true}, {"group:0.3", false}}, i+1, 3) {
 			var reports [2]*batch.Validation
 			var exact [2]*model.Linear
 			for i, rule := range []string{"auto", "adagrad"} {

@@ -29,6 +29,7 @@ import (
 
 	"blankout/checkpoint"
 	"blankout/internal/event"
+	"blankout/internal/longtest"
 	"blankout/internal/model"
 	"blankout/internal/must"
 	"blankout/internal/s3test"
@@ -50,7 +51,7 @@ func (m leakless) Run() int {
 	// A child process inherits an ignored SIGHUP. Under nohup, the scripts that send SIGHUP would therefore wait
 	// forever. If this process catches the signal, the signal has its default action in a child.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
-	code := m.M.Run()
+	code := longtest.Waiting(m.M, 8).Run()
 	if code != 0 {
 		return code
 	}

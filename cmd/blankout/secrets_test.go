@@ -82,8 +82,11 @@ token_file = "` + filepath.ToSlash(tokenFile) + `"
 	}
 	ctx := t.Context()
 	t.Setenv("BLANKOUT_KAFKA_PASSWORD", wrong)
-	tell(ctx, 1, "run", "-f", "blankout.toml", "--set", "kafka.request_timeout=100ms")
-	tell(ctx, 1, "produce", "-f", "blankout.toml", "-d", "events.jsonl", "--set", "kafka.request_timeout=100ms")
+	var refused sync.WaitGroup // both wait for the broker
+	for _, args := range [][]string{{"run"}, {"produce", "-d", "events.jsonl"}} {
+		refused.Go(func() { tell(ctx, 1, append(args, "-f", "blankout.toml", "--set", "kafka.request_timeout=100ms")...) })
+	}
+	refused.Wait()
 	t.Setenv("BLANKOUT_KAFKA_PASSWORD", password)
 	tell(ctx, 0, "produce", "-f", "blankout.toml", "-d", "events.jsonl")
 	tell(ctx, 0, "produce", "-f", "blankout.toml", "-d", "events.jsonl", "--topic", "requests")

@@ -4,8 +4,10 @@ package longtest
 
 import (
 	"flag"
+	"iter"
 	"os"
 	"runtime/debug"
+	"strconv"
 	"testing"
 )
 
@@ -25,6 +27,17 @@ func Only(t testing.TB) {
 
 // Some reports whether case i of a list is run: every case if long tests are enabled, else every nth.
 func Some(i, n int) bool { return Asked() || i%n == 0 }
+
+// Few yields the cases of a list for which Some(i+shift, n) is true, with their indices i.
+func Few[T any](list []T, shift, n int) iter.Seq2[int, T] {
+	return func(yield func(int, T) bool) {
+		for i, v := range list {
+			if Some(i+shift, n) && !yield(i, v) {
+				return
+			}
+		}
+	}
+}
 
 // NotRaced skips a numerical test under the race detector, which would take ten times as long and find nothing. Such a
 // test uses one goroutine, or cheaper tests run the same goroutines.
@@ -48,4 +61,25 @@ func CollectRarely() {
 	if flag.Parse(); flag.Lookup("test.bench").Value.String() == "" {
 		debug.SetGCPercent(400)
 	}
+}
+
+// Waiting lets n parallel tests of a package run at a time, for TestMain. More than the number of processors are useful
+// where the tests mostly wait for brokers, processes and timeouts. The flag -parallel overrides n.
+func Waiting(m *testing.M, n int) interface{ Run() int } { return waiting{m, n} }
+
+type waiting struct {
+	*testing.M
+	n int
+}
+
+func (w waiting) Run() int {
+	flag.Parse()
+	overridden := false
+	flag.Visit(func(f *flag.Flag) { overridden = overridden || f.Name == "test.parallel" })
+	if !overridden {
+		if err := flag.Set("test.parallel", strconv.Itoa(w.n)); err != nil {
+			panic(err)
+		}
+	}
+	return w.M.Run()
 }

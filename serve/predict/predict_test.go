@@ -26,6 +26,7 @@ import (
 
 	"blankout/app/served"
 	"blankout/internal/event"
+	"blankout/internal/longtest"
 	"blankout/internal/model"
 	"blankout/internal/must"
 	"blankout/internal/streamtest"
@@ -34,11 +35,13 @@ import (
 	"blankout/stream/record"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(longtest.Waiting(m, 8)) }
 
-// broker starts a broker with the topics events and predictions, of two partitions each.
+// broker starts a broker with the topics events and predictions, of two partitions each. The tests that use it mostly
+// wait, so it lets them run in parallel.
 func broker(t *testing.T) *kfake.Cluster {
 	t.Helper()
+	t.Parallel()
 	c := must.Get(kfake.NewCluster(kfake.Ports(0), kfake.SeedTopics(2, "events", "predictions")))(t)
 	t.Cleanup(c.Close)
 	return c
@@ -267,7 +270,6 @@ func TestRunEndsWithContext(t *testing.T) {
 
 // TestRecreatedTopic deletes a topic and creates it again. The new topic must be predicted from its start.
 func TestRecreatedTopic(t *testing.T) {
-	t.Parallel() // mostly waiting
 	c := broker(t)
 	produce(t, c, 0, 100)
 	p := predictor(c, func() *served.Model { return trained(1) })
@@ -285,7 +287,6 @@ func TestRecreatedTopic(t *testing.T) {
 // TestWritesAreTriedAgain checks predictions that cannot be written at first. The failures must be logged, and the
 // predictions must be written later, once each.
 func TestWritesAreTriedAgain(t *testing.T) {
-	t.Parallel() // mostly waiting
 	c := broker(t)
 	produce(t, c, 0, 300)
 	p := predictor(c, func() *served.Model { return trained(1) })
@@ -334,7 +335,6 @@ func TestCommitsOnceAnInterval(t *testing.T) {
 // TestKeep checks that Keep ends only at the end of the topic or of its context. Each failure must be counted and
 // logged, and followed by another try.
 func TestKeep(t *testing.T) {
-	t.Parallel() // mostly waiting
 	c := broker(t)
 	produce(t, c, 0, 20)
 	p := predictor(c, func() *served.Model { return trained(1) })

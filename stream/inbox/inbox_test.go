@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"blankout/internal/event"
+	"blankout/internal/longtest"
 	"blankout/internal/must"
 	"blankout/stream"
 	"blankout/stream/labels"
@@ -114,7 +115,7 @@ func TestIncompleteTail(t *testing.T) {
 	must.Do(t, l.Close())
 	name := l.name(0)
 	whole := must.Get(os.ReadFile(name))(t)
-	for size := headBytes; size <= len(whole); size += 7 {
+	for size := headBytes; size <= len(whole); size += must.Either(longtest.Asked(), 7, 17) {
 		for _, tail := range []string{"", "garbage that was never written so"} {
 			copied := t.TempDir()
 			must.Do(t, os.WriteFile(filepath.Join(copied, filepath.Base(name)), append(bytes.Clone(whole[:size]), tail...), 0o600))
@@ -497,7 +498,7 @@ func TestFlippedBit(t *testing.T) {
 	must.Require(t, len(l.segments) == 2 && l.segments[1].first == base, "segments %v", l.segments)
 	last := filepath.Base(l.name(base))
 	before := files(t, whole)
-	for bit := 0; bit < len(before[last]); bit += 9 {
+	for bit := 0; bit < len(before[last]); bit += must.Either(longtest.Asked(), 9, 27) {
 		damaged := []byte(before[last])
 		damaged[bit] ^= 1 << (bit % 8)
 		frame := slices.IndexFunc(ends, func(end int64) bool { return int64(bit) < end }) - 1 // -1 for the head

@@ -264,7 +264,7 @@ func FuzzProtobuf(f *testing.F) {
 // encodes in zero bytes.
 func TestWireBudget(t *testing.T) {
 	longtest.NotRaced(t)
-	const size = 4 << 20
+	size := must.Either(longtest.Asked(), 4<<20, 2<<20)
 	var wide strings.Builder
 	for i := range 2000 {
 		fmt.Fprintf(&wide, " optional int32 f%d = %d;", i, i+1)
