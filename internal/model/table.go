@@ -536,6 +536,10 @@ func ReadTable(width int, blocks []event.Block) (*Table, error) {
 		}
 		rows = append(rows, data)
 	}
+	name := fmt.Sprintf("rows/%04d", len(rows))
+	if _, err := event.FindBlock(blocks, name); err == nil {
+		return nil, fmt.Errorf("block %s: the %d columns have no rows in it", name, len(columns)/4)
+	}
 	t.columns = make([]uint32, len(columns)/4)
 	for i := range t.columns {
 		t.columns[i] = binary.LittleEndian.Uint32(columns[4*i:])

@@ -157,6 +157,7 @@ func TestReadTableRefuses(t *testing.T) {
 	for name, damage := range map[string]func(map[string][]byte){
 		"no columns":   func(b map[string][]byte) { delete(b, "columns") },
 		"no rows":      func(b map[string][]byte) { delete(b, "rows/0000") },
+		"rows left":    func(b map[string][]byte) { b["columns"] = nil },
 		"half column":  func(b map[string][]byte) { b["columns"] = b["columns"][:6] },
 		"short rows":   func(b map[string][]byte) { b["rows/0000"] = b["rows/0000"][:24] },
 		"column twice": func(b map[string][]byte) { b["columns"] = []byte{3, 0, 0, 0, 3, 0, 0, 0} },
