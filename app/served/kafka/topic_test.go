@@ -45,10 +45,8 @@ func wide(version uint64, columns int, first float64) *served.Model {
 	return m
 }
 
-// snapshotBroker starts a broker. The tests that use it mostly wait, so it lets them run in parallel.
 func snapshotBroker(t *testing.T) (*kfake.Cluster, stream.ConnectConfig, string) {
 	t.Helper()
-	t.Parallel()
 	c := must.Get(kfake.NewCluster(kfake.Ports(0)))(t)
 	t.Cleanup(c.Close)
 	connect := stream.DefaultConnectConfig()
