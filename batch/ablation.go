@@ -8,7 +8,6 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/loss"
-	"blankout/internal/measure"
 	"blankout/internal/model"
 )
 
@@ -103,9 +102,7 @@ func WithoutPart(m *model.Linear, events []event.Example, kind, name string, del
 		}
 		d := v.measured(v.heldOut)
 		w := v.weights(v.all(), m, DefaultConfig()).decided(v.all(), m)
-		for _, x := range w.robustness(d, deletions, func(int) {}) {
-			*side.to = append(*side.to, measure.Defined(x))
-		}
+		*side.to = allDefined(w.robustness(d, deletions, func(int) {}))
 	}
 	return g, nil
 }

@@ -44,7 +44,7 @@ func (b *Builder) Pack(examples []event.Example) *Packed {
 	}
 	p := &Packed{chunk: &chunk{index: make([]uint32, 0, n)}, ends: make([]uint32, 0, len(examples))}
 	for i := range examples {
-		if p.bad = b.take(p.chunk, examples[i].Features); p.bad != nil {
+		if p.bad = p.chunk.add(examples[i].Features); p.bad != nil {
 			break
 		}
 		p.ends = append(p.ends, uint32(len(p.chunk.index)))
@@ -87,7 +87,7 @@ func (b *Builder) Add(e *event.Example) error {
 	}
 	c := d.chunks[last]
 	from := len(c.index)
-	if err := b.take(c, e.Features); err != nil {
+	if err := c.add(e.Features); err != nil {
 		return unusable(e, err)
 	}
 	b.add(e, rowRef{uint32(last), uint32(from), uint32(n)})
@@ -113,14 +113,6 @@ func unusable(e *event.Example, why error) error {
 	return fmt.Errorf("example at offset %d: %w", e.Offset, why)
 }
 
-// take appends the features of an event to c, which has enough capacity, and records their columns.
-func (b *Builder) take(c *chunk, x event.Vec) error {
-	if !c.add(x) {
-		return x.Check()
-	}
-	return nil
-}
-
 // add adds an event whose features are already stored as row.
 func (b *Builder) add(e *event.Example, row rowRef) {
 	d := &b.d
@@ -144,26 +136,26 @@ func (b *Builder) add(e *event.Example, row rowRef) {
 	}
 }
 
-// add appends a row, and widens the value type of the chunk if necessary. If x violates its contract, add returns false
-// and does not append the row.
-func (c *chunk) add(x event.Vec) bool {
+// add appends a row to a chunk with enough capacity, and widens the chunk's value type if necessary. If x violates its
+// contract, add returns an error and does not append the row.
+func (c *chunk) add(x event.Vec) error {
 	at, n := len(c.index), len(x.Index)
 	if len(x.Value) != n {
-		return false
+		return x.Check()
 	}
 	index := c.index[:at+n]
 	row, last := index[at:][:len(x.Index)], int64(-1)
 	for i, col := range x.Index {
 		if int64(col) <= last {
-			return false
+			return x.Check()
 		}
 		row[i], last = col, int64(col)
 	}
 	if !c.addValues(x.Value) {
-		return false
+		return x.Check()
 	}
 	c.index = index
-	return true
+	return nil
 }
 
 // addValues appends the values of a row and reports whether they are finite.

@@ -32,7 +32,7 @@ import (
 // optimum, which makes theta almost 1. For the hinge this is the dual point of the support vector machine.
 func (o *Expected) Gap(w []float64) float64 {
 	o.kink = 0
-	if !o.certifiable() {
+	if !o.convex {
 		return math.Inf(1)
 	}
 	o.scores(w)
@@ -58,17 +58,10 @@ func (o *Expected) gapAtScores(w []float64) float64 {
 func (o *Expected) dualPoint() float64 {
 	o.hasSecond = false
 	smoothing := o.eps * o.eps
-	return o.sumViews(func(lo, hi int) float64 {
-		sum := 0.0
-		for i := lo; i < hi; i++ {
-			if m := o.m[i]; m != 0 {
-				l, y := o.target(i / len(o.views))
-				var value float64
-				value, o.df[i], o.dv[i] = l.At(y, o.f[i], o.v[i]+smoothing)
-				sum += m * value
-			}
-		}
-		return sum
+	return o.sumViews(nil, func(i int, _ []float64) (value float64) {
+		l, y := o.target(i / len(o.views))
+		value, o.df[i], o.dv[i] = l.At(y, o.f[i], o.v[i]+smoothing)
+		return o.m[i] * value
 	})
 }
 
@@ -97,7 +90,7 @@ func (o *Expected) smoothedSlack(i int, theta float64) float64 {
 func (o *Expected) stepGap(w []float64, t float64) float64 {
 	l, ok := o.loss.(loss.Conjugate)
 	if !ok || o.noisy {
-		if !o.certifiable() || !o.move(t) {
+		if !o.convex || !o.move(t) {
 			return math.Inf(1)
 		}
 		return o.gapAtScores(w)
@@ -106,14 +99,10 @@ func (o *Expected) stepGap(w []float64, t float64) float64 {
 		return math.Inf(1)
 	}
 	along := o.along[:len(o.f)]
-	o.sum.Each(func(_, lo, hi int) {
-		for i := lo; i < hi; i++ {
-			if o.m[i] != 0 {
-				o.df[i], _ = l.Conjugate(o.p.Y[i], o.df[i]+o.ff[i]*along[i])
-				o.dv[i] = 0
-				o.f[i] += t * along[i]
-			}
-		}
+	o.eachView(func(_, i int) {
+		o.df[i], _ = l.Conjugate(o.p.Y[i], o.df[i]+o.ff[i]*along[i])
+		o.dv[i] = 0
+		o.f[i] += t * along[i]
 	})
 	o.hasSecond = false
 	return o.conjugateGap(w, l)
@@ -147,22 +136,13 @@ func (o *Expected) dualGap(w []float64, slack func(i int, theta float64) float64
 
 // dualSums returns the sum of m df over the rows with positive df, and minus the sum over the rows with negative df.
 func (o *Expected) dualSums() (up, down float64) {
-	type sums struct{ up, down float64 }
-	group := make([]sums, len(o.sum.partial))
-	o.eachView(func(g, lo, hi int) {
-		s := &group[g]
-		for i := lo; i < hi; i++ {
-			if a := o.m[i] * o.df[i]; a > 0 {
-				s.up += a
-			} else {
-				s.down -= a
-			}
-		}
+	var sum [1]float64
+	up = o.sumViews(sum[:], func(i int, down []float64) float64 {
+		a := o.m[i] * o.df[i]
+		down[0] -= min(a, 0)
+		return max(a, 0)
 	})
-	for _, s := range group {
-		up, down = up+s.up, down+s.down
-	}
-	return up, down
+	return up, sum[0]
 }
 
 // thetas returns the factors that make the dual point feasible for a free intercept. The result thetaUp is for rows
@@ -220,14 +200,10 @@ func (o *Expected) move(t float64) bool {
 	o.cached, o.hasSecond = false, false
 	a, p, q := o.along[:n], o.along[n:2*n], o.along[2*n:]
 	canceled := make([]bool, len(o.sum.partial))
-	o.eachView(func(g, lo, hi int) {
-		for i := lo; i < hi; i++ {
-			if o.m[i] != 0 {
-				v := o.v[i] + t*(2*p[i]+t*q[i])
-				canceled[g] = canceled[g] || !(v >= 1e-3*o.v[i])
-				o.f[i], o.v[i] = o.f[i]+t*a[i], v
-			}
-		}
+	o.eachView(func(g, i int) {
+		v := o.v[i] + t*(2*p[i]+t*q[i])
+		canceled[g] = canceled[g] || !(v >= 1e-3*o.v[i])
+		o.f[i], o.v[i] = o.f[i]+t*a[i], v
 	})
 	return !slices.Contains(canceled, true)
 }
@@ -266,16 +242,10 @@ func (o *Expected) center() float64 {
 
 // slope returns the slope of the losses along a shift of all scores.
 func (o *Expected) slope(shift float64) float64 {
-	return o.sumViews(func(lo, hi int) float64 {
-		s := 0.0
-		for i := lo; i < hi; i++ {
-			if o.m[i] != 0 {
-				l, y := o.target(i / len(o.views))
-				_, df, _ := l.At(y, o.f[i]+shift, o.v[i]+o.eps*o.eps)
-				s += o.m[i] * df
-			}
-		}
-		return s
+	return o.sumViews(nil, func(i int, _ []float64) float64 {
+		l, y := o.target(i / len(o.views))
+		_, df, _ := l.At(y, o.f[i]+shift, o.v[i]+o.eps*o.eps)
+		return o.m[i] * df
 	})
 }
 
@@ -373,11 +343,7 @@ func (o *Expected) Line(d []float64) func(t float64) (value, slope, curvature fl
 		o.along = make([]float64, 3*n)
 	}
 	a, p, q := o.along[:n], o.along[n:2*n], o.along[2*n:]
-	b := o.bias(d)
-	wd, dd := 0.0, 0.0
-	if o.c0 != 0 {
-		wd, dd = o.c0*Dot(o.w[:o.columns], d[:o.columns]), o.c0*Dot(d[:o.columns], d[:o.columns])
-	}
+	b, wd, dd := o.bias(d), o.constantVariance(o.w, d), o.constantVariance(d, d)
 	o.setPair(d, o.w)
 	o.passes++
 	o.sum.Each(func(_, lo, hi int) {
@@ -396,28 +362,18 @@ func (o *Expected) Line(d []float64) func(t float64) (value, slope, curvature fl
 	smoothing := o.eps * o.eps
 	pen := o.p.Penalty.Along(o.w, d)
 	return func(t float64) (value, slope, curvature float64) {
-		type sums struct{ value, slope, curvature float64 }
-		group := make([]sums, len(o.sum.partial))
-		o.eachView(func(g, lo, hi int) {
-			s := &group[g]
-			for i := lo; i < hi; i++ {
-				m := o.m[i]
-				if m == 0 {
-					continue
-				}
-				l, y := o.target(i / len(o.views))
-				f, v := o.f[i]+t*a[i], max(o.v[i]+t*(2*p[i]+t*q[i]), 0)+smoothing
-				dvdt := 2 * (p[i] + t*q[i])
-				value, df, dv := l.At(y, f, v)
-				s.value += m * value
-				s.slope += m * (df*a[i] + dv*dvdt)
-				s.curvature += m * 2 * dv * (a[i]*a[i] + q[i])
-			}
+		var sums [2]float64
+		value = o.sumViews(sums[:], func(i int, acc []float64) float64 {
+			m := o.m[i]
+			l, y := o.target(i / len(o.views))
+			f, v := o.f[i]+t*a[i], max(o.v[i]+t*(2*p[i]+t*q[i]), 0)+smoothing
+			dvdt := 2 * (p[i] + t*q[i])
+			value, df, dv := l.At(y, f, v)
+			acc[0] += m * (df*a[i] + dv*dvdt)
+			acc[1] += m * 2 * dv * (a[i]*a[i] + q[i])
+			return m * value
 		})
-		for _, s := range group {
-			value, slope, curvature = value+s.value, slope+s.slope, curvature+s.curvature
-		}
-		return pen.Add(t, value, slope, curvature)
+		return pen.Add(t, value, sums[0], sums[1])
 	}
 }
 

@@ -319,15 +319,9 @@ func solveLogit(t, c, k float64) (float64, float64) {
 
 // lossAtScores returns the sum of the losses without noise at the scores o.f.
 func (o *Expected) lossAtScores() float64 {
-	return o.sum.Sum(nil, func(lo, hi int, _ []float64) float64 {
-		sum := 0.0
-		for i := lo; i < hi; i++ {
-			if o.m[i] != 0 {
-				loss, _, _ := o.loss.At(o.p.Y[i], o.f[i], 0)
-				sum += o.m[i] * loss
-			}
-		}
-		return sum
+	return o.sumViews(nil, func(i int, _ []float64) float64 {
+		loss, _, _ := o.loss.At(o.p.Y[i], o.f[i], 0)
+		return o.m[i] * loss
 	})
 }
 

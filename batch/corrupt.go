@@ -177,27 +177,23 @@ func (d *Data) Corrupted(noise loss.Noise, copies int, seed uint64) (*Data, erro
 			return nil, fmt.Errorf("noise %v: example %d has a negative feature", noise, i)
 		}
 	}
-	s := *d
-	s.corruption = &corruption{noise, copies, seed, c0 != 0, u}
-	n := d.Rows() * copies
-	s.rows, s.labels, s.weights = make([]rowRef, n), make([]int32, n), make([]float64, n)
-	s.entries = 0
-	if d.targets != nil {
-		s.targets = make([]float64, n)
+	of := make([]int, d.Rows()*copies)
+	for i := range of {
+		of[i] = i / copies
 	}
-	for i := range n {
-		if d.targets != nil {
-			s.targets[i] = d.targets[i/copies]
-		}
-		s.rows[i], s.labels[i] = d.rows[i/copies], d.labels[i/copies]
-		s.weights[i] = d.Weight(i/copies) / float64(copies)
+	s := d.Subset(of)
+	s.clean, s.corruption = d, &corruption{noise, copies, seed, c0 != 0, u}
+	s.weights = make([]float64, len(of))
+	for i, row := range of {
+		s.weights[i] = d.Weight(row) / float64(copies)
 		if c0 != 0 {
 			s.rows[i].n = uint32(d.Columns())
 		}
-		s.entries += int(s.rows[i].n)
 	}
-	s.clean = d
-	return &s, nil
+	if c0 != 0 {
+		s.entries = len(of) * d.Columns()
+	}
+	return s, nil
 }
 
 // row draws row i of the corrupted Data.

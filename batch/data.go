@@ -91,6 +91,14 @@ func (d *Data) Weight(i int) float64 {
 	return d.weights[i]
 }
 
+// importance returns the weight of event i in a list that replaces the weights of d unless it is nil.
+func (d *Data) importance(weights []float64, i int) float64 {
+	if weights == nil {
+		return d.Weight(i)
+	}
+	return weights[i]
+}
+
 // Row returns row i. The Row is valid as long as d.
 func (d *Data) Row(i int) Row {
 	if d.corruption != nil {
@@ -233,27 +241,26 @@ func (d *Data) Subset(rows []int) *Data {
 	if d.corruption != nil {
 		panic("batch: a subset of corrupted copies; corrupt the subset")
 	}
-	s := &Data{Schema: d.Schema, chunks: d.chunks, columns: d.columns, fields: d.fields, splines: d.splines, dead: d.dead}
-	s.rows = make([]rowRef, len(rows))
-	s.labels = make([]int32, len(rows))
-	if d.weights != nil {
-		s.weights = make([]float64, len(rows))
+	s := *d
+	s.rows, s.labels = pick(d.rows, rows), pick(d.labels, rows)
+	s.weights, s.targets = pick(d.weights, rows), pick(d.targets, rows)
+	s.entries = 0
+	for _, r := range s.rows {
+		s.entries += int(r.n)
 	}
-	if d.targets != nil {
-		s.targets = make([]float64, len(rows))
+	return &s
+}
+
+// pick returns the elements of a list with the given indices; nil for the nil list.
+func pick[T any](list []T, at []int) []T {
+	if list == nil {
+		return nil
 	}
-	for j, i := range rows {
-		s.rows[j] = d.rows[i]
-		s.labels[j] = d.labels[i]
-		s.entries += int(d.rows[i].n)
-		if d.weights != nil {
-			s.weights[j] = d.weights[i]
-		}
-		if d.targets != nil {
-			s.targets[j] = d.targets[i]
-		}
+	out := make([]T, len(at))
+	for j, i := range at {
+		out[j] = list[i]
 	}
-	return s
+	return out
 }
 
 // farthest is the smallest ratio to the usual size at which FarthestOutlier reports a reading.

@@ -32,10 +32,7 @@ func (d *Data) everyMask(q float64, weight []float64) (masked *Data, of []int, w
 	var unit []int
 	total := 0 // expected number of entries so far
 	for i := range d.Rows() {
-		w := d.Weight(i)
-		if weight != nil {
-			w = weight[i]
-		}
+		w := d.importance(weight, i)
 		if w == 0 {
 			continue
 		}

@@ -144,10 +144,7 @@ func (p *Problem) BinaryWeights() ([]float64, error) {
 	out := make([]float64, p.Data.Rows())
 	total := 0.0
 	for i, y := range p.Y {
-		m := p.Data.Weight(i)
-		if p.Weight != nil {
-			m = p.Weight[i]
-		}
+		m := p.Data.importance(p.Weight, i)
 		switch {
 		case m == 0 || math.IsNaN(y) && p.Alpha == 0:
 			continue
@@ -254,10 +251,7 @@ func NewExpected(p Problem) (*Expected, error) {
 	o.m = make([]float64, n*d.Rows())
 	labeled, unlabeled := 0.0, 0.0
 	for i, y := range p.Y {
-		m := d.Weight(i)
-		if p.Weight != nil {
-			m = p.Weight[i]
-		}
+		m := d.importance(p.Weight, i)
 		switch {
 		case m == 0:
 		case math.IsNaN(y) && p.Alpha == 0:
@@ -313,9 +307,6 @@ func (o *Expected) plainLogistic() bool {
 	_, logistic := o.loss.(loss.LogisticChen)
 	return logistic && !o.noisy
 }
-
-// certifiable reports whether weak duality gives a bound. The loss must be convex and have a lower bound.
-func (o *Expected) certifiable() bool { return o.convex }
 
 // lower returns a lower bound of the loss of any row with target y.
 func (o *Expected) lower(y float64) float64 {
@@ -404,15 +395,19 @@ func (o *Expected) bias(w []float64) float64 {
 	return 0
 }
 
+// constantVariance returns the part c0 a.b of a'V b, which is the same for every row.
+func (o *Expected) constantVariance(a, b []float64) float64 {
+	if o.c0 == 0 {
+		return 0
+	}
+	return o.c0 * Dot(a[:o.columns], b[:o.columns])
+}
+
 // scores fills o.f and o.v for every row whose weight is positive.
 func (o *Expected) scores(w []float64) {
 	o.cached = false
 	o.setPair(w, w)
-	b := o.bias(w)
-	base := 0.0
-	if o.c0 != 0 {
-		base = o.c0 * Dot(w[:o.columns], w[:o.columns])
-	}
+	b, base := o.bias(w), o.constantVariance(w, w)
 	o.pass()
 	o.sum.Each(func(_, lo, hi int) {
 		z := o.rowBuffer()
@@ -551,11 +546,7 @@ func (o *Expected) ValueGrad(w, grad []float64) float64 {
 		return o.value
 	}
 	o.setPair(w, w)
-	b := o.bias(w)
-	base, smoothing := 0.0, o.eps*o.eps
-	if o.c0 != 0 {
-		base = o.c0 * Dot(w[:o.columns], w[:o.columns])
-	}
+	b, base, smoothing := o.bias(w), o.constantVariance(w, w), o.eps*o.eps
 	var total []float64
 	if grad != nil {
 		total = o.total
@@ -605,17 +596,12 @@ func (o *Expected) secondDerivatives() {
 		return
 	}
 	o.hasSecond = true
-	o.eachView(func(_, lo, hi int) {
-		for i := lo; i < hi; i++ {
-			if o.m[i] == 0 {
-				continue
-			}
-			l, y := o.target(i / len(o.views))
-			if o.majorise {
-				o.ff[i], o.fv[i], o.vv[i] = 2*o.dv[i], 0, 0
-			} else {
-				o.ff[i], o.fv[i], o.vv[i] = l.At2(y, o.f[i], o.v[i]+o.eps*o.eps)
-			}
+	o.eachView(func(_, i int) {
+		l, y := o.target(i / len(o.views))
+		if o.majorise {
+			o.ff[i], o.fv[i], o.vv[i] = 2*o.dv[i], 0, 0
+		} else {
+			o.ff[i], o.fv[i], o.vv[i] = l.At2(y, o.f[i], o.v[i]+o.eps*o.eps)
 		}
 	})
 }
@@ -661,10 +647,7 @@ func (o *Expected) HessVec(v, out []float64) {
 		return
 	}
 	// w_d and v_d are adjacent in memory, so z = V w needs no separate gather or scatter.
-	base := 0.0
-	if o.c0 != 0 {
-		base = o.c0 * Dot(o.w[:o.columns], v[:o.columns])
-	}
+	base := o.constantVariance(o.w, v)
 	o.setPair(v, o.w)
 	total := o.total[:o.columns+2] // the last two elements are sums for the intercept and for c0 w
 	o.pass()

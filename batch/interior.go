@@ -78,34 +78,16 @@ type interior struct {
 }
 
 // rows calls f for every row with positive weight, on several threads.
-func (t *interior) rows(f func(i int)) {
-	t.o.sum.Each(func(_, lo, hi int) {
-		for i := lo; i < hi; i++ {
-			if t.o.m[i] != 0 {
-				f(i)
-			}
-		}
-	})
-}
+func (t *interior) rows(f func(i int)) { t.o.eachView(func(_, i int) { f(i) }) }
 
 // mean returns the mean of f over the rows with positive weight, summed in a fixed order.
 func (t *interior) mean(f func(i int) float64) float64 {
-	count := 0.0
-	total := t.o.sum.Sum(nil, func(lo, hi int, _ []float64) float64 {
-		sum := 0.0
-		for i := lo; i < hi; i++ {
-			if t.o.m[i] != 0 {
-				sum += f(i)
-			}
-		}
-		return sum
+	var count [1]float64
+	total := t.o.sumViews(count[:], func(i int, count []float64) float64 {
+		count[0]++
+		return f(i)
 	})
-	for _, m := range t.o.m {
-		if m != 0 {
-			count++
-		}
-	}
-	return total / count
+	return total / count[0]
 }
 
 // residuals returns the residuals r1 and r2 of the two complementarity conditions for row i.
@@ -140,18 +122,12 @@ func (t *interior) solve() (float64, error) {
 	o.setPair(t.step, t.step)
 	o.pass()
 	db := o.bias(t.step)
-	longest := make([]float64, len(o.sum.partial))
-	o.sum.Each(func(g, lo, hi int) {
-		shrink := 0.0 // largest ratio of a full step to its distance from a bound
-		for i := lo; i < hi; i++ {
-			if o.m[i] != 0 {
-				a, _, _, _ := o.gather(i, rowBuffer{})
-				t.df[i] = -o.p.Y[i] * (a + db)
-				dp, dxi, ds := t.change(i)
-				shrink = max(shrink, -dp/t.p[i], dp/(1-t.p[i]), -dxi/t.xi[i], -ds/t.slack[i])
-			}
-		}
-		longest[g] = shrink
+	longest := make([]float64, len(o.sum.partial)) // by group, the largest ratio of a full step to its distance from a bound
+	o.eachView(func(g, i int) {
+		a, _, _, _ := o.gather(i, rowBuffer{})
+		t.df[i] = -o.p.Y[i] * (a + db)
+		dp, dxi, ds := t.change(i)
+		longest[g] = max(longest[g], -dp/t.p[i], dp/(1-t.p[i]), -dxi/t.xi[i], -ds/t.slack[i])
 	})
 	return 1 / max(slices.Max(longest), 1e-300), nil
 }
@@ -217,12 +193,8 @@ func (o *Expected) interiorGap(w []float64, ell float64) (gap, value float64) {
 // scatterAll writes R (w - c) + sum m df x to out.
 func (o *Expected) scatterAll(df, out, w []float64) {
 	o.passes++
-	o.sum.Sum(o.total, func(lo, hi int, acc []float64) float64 {
-		for i := lo; i < hi; i++ {
-			if o.m[i] != 0 {
-				o.scatter(acc, i, rowGradient{x: o.m[i] * df[i], one: o.m[i] * df[i]}, nil)
-			}
-		}
+	o.sumViews(o.total, func(i int, acc []float64) float64 {
+		o.scatter(acc, i, rowGradient{x: o.m[i] * df[i], one: o.m[i] * df[i]}, nil)
 		return 0
 	})
 	o.unpack(o.total, w, out, nil)

@@ -47,15 +47,11 @@ func newLasso(o Objective, d *Data, b Subproblem, c Config, noise loss.Noise) (*
 	// heaviest has the largest row importance of each label.
 	var heaviest [2]float64
 	for i, y := range b.Y {
-		m := d.Weight(i)
-		if b.Weight != nil {
-			m = b.Weight[i]
-		}
 		side := 0
 		if y > 0 {
 			side = 1
 		}
-		heaviest[side] = max(heaviest[side], m)
+		heaviest[side] = max(heaviest[side], d.importance(b.Weight, i))
 		row := d.Row(i)
 		for j := range row.Index {
 			l.largest = max(l.largest, math.Abs(row.At(j)))

@@ -293,25 +293,6 @@ func (w linear) silentRobustness(d measured, u *units, deletions []float64, rest
 	return w.groupRobustness(d, u, deletions, rest)
 }
 
-// interned has a value for each row. It stores equal values only once, because there are few distinct values.
-type interned[K comparable] struct {
-	of    []uint32 // index in kinds, by row
-	kinds []K
-	place map[K]uint32
-}
-
-func (l *interned[K]) add(k K) {
-	at, ok := l.place[k]
-	if !ok {
-		if l.place == nil {
-			l.place = map[K]uint32{}
-		}
-		at = uint32(len(l.kinds))
-		l.kinds, l.place[k] = append(l.kinds, k), at
-	}
-	l.of = append(l.of, at)
-}
-
 // measured has the events on which weights are measured. They are predicted with a model's missing policies.
 type measured struct {
 	*Data
@@ -353,8 +334,8 @@ func (m measured) error(cost, weight float64) float64 {
 func (v *Evidence) measured(rows []int) measured {
 	m := measured{Data: v.all().Subset(rows), policies: v.live.Missing, target: v.live.Target()}
 	for _, row := range rows {
-		m.missing = append(m.missing, v.missing.kinds[v.missing.of[row]])
-		m.parts = append(m.parts, v.parts.kinds[v.parts.of[row]])
+		m.missing = append(m.missing, v.missing[row].Value())
+		m.parts = append(m.parts, v.parts[row].Value())
 		m.level = append(m.level, v.levels[row])
 	}
 	if c := v.live.Covariance; c != nil {

@@ -122,16 +122,31 @@ func (o *Expected) counts(n int) bool {
 	return false
 }
 
-// eachView calls o.sum.Each with ranges of view indexes instead of rows.
-func (o *Expected) eachView(f func(g, lo, hi int)) {
+// eachView calls f for every view with positive weight, on all threads. g is the group of its row, see Summer.
+func (o *Expected) eachView(f func(g, i int)) {
 	n := len(o.views)
-	o.sum.Each(func(g, lo, hi int) { f(g, n*lo, n*hi) })
+	o.sum.Each(func(g, lo, hi int) {
+		for i := n * lo; i < n*hi; i++ {
+			if o.m[i] != 0 {
+				f(g, i)
+			}
+		}
+	})
 }
 
-// sumViews calls o.sum.Sum with ranges of view indexes instead of rows, and returns only the value.
-func (o *Expected) sumViews(f func(lo, hi int) float64) float64 {
+// sumViews returns the sum of f over the views with positive weight. f may add to acc, whose sums are written to out, as
+// Summer.Sum does.
+func (o *Expected) sumViews(out []float64, f func(i int, acc []float64) float64) float64 {
 	n := len(o.views)
-	return o.sum.Sum(nil, func(lo, hi int, _ []float64) float64 { return f(n*lo, n*hi) })
+	return o.sum.Sum(out, func(lo, hi int, acc []float64) float64 {
+		sum := 0.0
+		for i := n * lo; i < n*hi; i++ {
+			if o.m[i] != 0 {
+				sum += f(i, acc)
+			}
+		}
+		return sum
+	})
 }
 
 // hessianSums holds the sums over the views of a row in the Hessian,

@@ -139,10 +139,7 @@ func TrainFrom(ctx context.Context, d *Data, c Config, start [][]float64) (*Fit,
 		if err == nil {
 			opt := Options{Solver: c.Solver, Tol: c.Tol, MaxIterations: c.MaxIterations}
 			if i < len(start) {
-				opt.Start = start[i]
-				if unit.scale != 1 || unit.center != 0 {
-					opt.Start = unit.weightsIn(start[i], d.Columns())
-				}
+				opt.Start = unit.weightsIn(start[i], d.Columns())
 			}
 			if c.Progress != nil {
 				opt.Progress = func(p Progress) {
@@ -154,7 +151,7 @@ func TrainFrom(ctx context.Context, d *Data, c Config, start [][]float64) (*Fit,
 			}
 			results[i], err = Solve(ctx, o, opt)
 		}
-		if err == nil && (unit.scale != 1 || unit.center != 0) {
+		if err == nil {
 			unit.back(results[i], d.Columns())
 		}
 		if err != nil && len(problems) > 1 {

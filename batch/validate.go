@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unique"
 
 	"blankout/internal/event"
 	"blankout/internal/loss"
@@ -298,9 +299,9 @@ type Evidence struct {
 	heldOut []int   // rows of the held-out events
 	times   []int64 // time of each row, in milliseconds
 	x       event.Vec
-	missing interned[model.MissingCount]
-	parts   interned[string] // model.ColumnRoles of events with imputed numbers
-	levels  []int            // noise level that predicts each row, see model.MissingHandling
+	missing []unique.Handle[model.MissingCount]
+	parts   []unique.Handle[string] // by row: model.ColumnRoles if columns are imputed, else ""
+	levels  []int                   // noise level that predicts each row, see model.MissingHandling
 }
 
 // NewEvidence returns empty Evidence for a live model.
@@ -324,12 +325,12 @@ func (v *Evidence) HeldOut(e *event.Example) error {
 func (v *Evidence) add(e *event.Example, importance float64) error {
 	v.x = v.live.Standardized(e, event.Vec{Index: v.x.Index[:0], Value: v.x.Value[:0]})
 	v.builder.Fields(e)
-	v.missing.add(v.live.CountMissing(e))
+	v.missing = append(v.missing, unique.Make(v.live.CountMissing(e)))
 	answer := v.live.Handling(e)
 	if answer.Roles != nil {
 		v.live.MarkOutliers(v.x, answer.Roles)
 	}
-	v.parts.add(string(answer.Roles))
+	v.parts = append(v.parts, unique.Make(string(answer.Roles)))
 	v.levels = append(v.levels, answer.Level)
 	v.rows++
 	v.times = append(v.times, e.Time)
@@ -673,10 +674,7 @@ func (v *Evidence) weights(d *Data, m *model.Linear, c Config) linear {
 // outside returns the penalty of the live weights whose columns occur in no event of d. The exact weights of these
 // columns are zero.
 func (v *Evidence) outside(d *Data, live *model.Linear, c Config) float64 {
-	l2 := 1.0
-	if c.L2 >= 0 {
-		l2 = c.L2
-	}
+	_, l2 := c.Penalization(1)
 	sum := 0.0
 	eachOutside(live, d, func(w float64) { sum += w * w })
 	return l2 * sum

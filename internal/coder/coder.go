@@ -157,6 +157,19 @@ func (c *Coder) Uint16s(p *[]uint16) {
 	})
 }
 
+// Length encodes or decodes the length of a list in the format of Uint, for lists whose elements the caller encodes or
+// decodes one after the other. Decoding makes a list of zeros, which is empty if it would have more than most elements.
+func Length[T any](c *Coder, list *[]T, most int) {
+	n := len(*list)
+	if c.Int(&n); !c.Decode {
+		return
+	}
+	if n < 0 || n > most {
+		c.Failed, c.In, n = true, nil, 0
+	}
+	*list = make([]T, n)
+}
+
 func slice[T any](c *Coder, p *[]T, size int, one func(*T)) {
 	n := c.length(len(*p), size)
 	if c.Decode {

@@ -309,14 +309,9 @@ func (t *tally) most(may func(x float64) bool) (value, count float64) {
 
 // State encodes or decodes a Readings.
 func (r *Readings) State(c *coder.Coder) {
-	n := uint64(len(r.columns))
-	c.Uint(&n)
-	if c.Decode {
-		if n > MaxCovariance {
-			c.Failed = true
-			return
-		}
-		*r = Readings{columns: make([]CellColumn, n), follows: make([]uint32, n), pairs: make([][2]float64, n), many: make([]byte, n), blocks: make([]float64, n)}
+	if coder.Length(c, &r.columns, MaxCovariance); c.Decode {
+		n := len(r.columns)
+		*r = Readings{columns: r.columns, follows: make([]uint32, n), pairs: make([][2]float64, n), many: make([]byte, n), blocks: make([]float64, n)}
 	}
 	for i := range r.columns {
 		k := &r.columns[i]

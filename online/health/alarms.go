@@ -73,15 +73,7 @@ func (a *Alarms) add(x fieldChange) {
 func (a *Alarms) state(c *coder.Coder, fields int) {
 	c.Uint(&a.raised)
 	c.Uint(&a.changed)
-	n := uint64(len(a.changes))
-	c.Uint(&n)
-	if c.Decode {
-		if n > healthChanges {
-			c.Failed = true
-			return
-		}
-		a.changes = make([]fieldChange, n)
-	}
+	coder.Length(c, &a.changes, healthChanges)
 	for i := range a.changes {
 		a.changes[i].state(c, fields)
 	}

@@ -643,15 +643,8 @@ func (h *Fields) State(c *coder.Coder) {
 	c.Uint(&h.events)
 	c.Float(&h.named)
 	h.start.state(c)
-	n := uint64(len(h.fields))
-	c.Uint(&n)
-	if c.Decode {
-		if n > MostFields {
-			c.Failed = true
-			return
-		}
-		h.fields = make([]fieldHealth, n)
-		h.watched = make(model.FieldSet, (n+63)/64)
+	if coder.Length(c, &h.fields, MostFields); c.Decode {
+		h.watched = model.NewFieldSet(len(h.fields))
 	}
 	for id := range h.fields {
 		f := &h.fields[id]

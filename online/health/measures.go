@@ -384,12 +384,7 @@ func (p *Prior) complete(event uint64) {
 
 // State encodes or decodes the comparison.
 func (p *Prior) State(c *coder.Coder) {
-	exceeded := uint64(0)
-	if p.Exceeded {
-		exceeded = 1
-	}
-	c.Uint(&exceeded)
-	p.Exceeded = exceeded != 0
+	c.Bool(&p.Exceeded)
 	c.Uint(&p.Event)
 	c.Uint(&p.events)
 	c.Each(&p.LogLoss, &p.Frequencies, &p.Size, &p.all, &p.weight, &p.loss, &p.frequencies, &p.squares, &p.size)

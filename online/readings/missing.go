@@ -214,14 +214,7 @@ func (f *Fields) State(c *coder.Coder) {
 	c.Failed = c.Failed || len(f.usual.Gains) != len(f.usual.Squares)
 	c.Uint32s(&f.asked)
 	c.Uints(&f.usual.Classes)
-	n := uint64(len(f.usual.Lacked))
-	if c.Uint(&n); c.Decode && !c.Failed {
-		if n > math.MaxUint16 {
-			c.Failed = true
-			return
-		}
-		f.usual.Lacked = make([][]uint64, n)
-	}
+	coder.Length(c, &f.usual.Lacked, math.MaxUint16)
 	for id := range f.usual.Lacked {
 		c.Uints(&f.usual.Lacked[id])
 	}

@@ -121,14 +121,10 @@ func (p *Placeholders) Each(f func(model.StuckField)) {
 
 // State encodes or decodes the Placeholders.
 func (p *Placeholders) State(c *coder.Coder) {
-	n := uint64(len(p.fields))
-	if c.Uint(&n); c.Decode {
-		if n > mostPlaced {
-			c.Failed = true
-			return
-		}
-		*p = Placeholders{fields: make([]placed, n)}
+	if c.Decode {
+		*p = Placeholders{}
 	}
+	coder.Length(c, &p.fields, mostPlaced)
 	for id := range p.fields {
 		f := &p.fields[id]
 		if c.Bool(&f.numeric); !f.numeric {

@@ -8,15 +8,11 @@ import (
 
 // State encodes or decodes the Detector.
 func (d *Detector) State(c *coder.Coder) {
-	n := uint64(len(d.fields))
-	c.Uint(&n)
 	if c.Decode {
 		*d = Detector{}
-		if n > mostStuck {
-			c.Failed = true
-			return
-		}
-		d.fields, d.runs = make([]field, n), make([]runs, n)
+	}
+	if coder.Length(c, &d.fields, mostStuck); c.Decode {
+		d.runs = make([]runs, len(d.fields))
 	}
 	for id := range d.fields {
 		f := &d.fields[id]

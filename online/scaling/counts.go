@@ -158,14 +158,10 @@ func (d *countFinder) isCount(column uint32) bool {
 
 func (s *Scaling) countsState(c *coder.Coder) {
 	d := &s.counts
-	n := uint64(len(d.fields))
-	if c.Uint(&n); c.Decode {
-		if n > 1<<16 {
-			c.Failed = true
-			return
-		}
-		*d = countFinder{fields: make([]counted, n)}
+	if c.Decode {
+		*d = countFinder{}
 	}
+	coder.Length(c, &d.fields, 1<<16)
 	for id := range d.fields {
 		f := &d.fields[id]
 		c.Bool(&f.open)

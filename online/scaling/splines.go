@@ -208,14 +208,10 @@ func (c *earlyReadings) state(w *coder.Coder) {
 	w.Uints(&c.met)
 	w.Uint32s(&c.fields)
 	w.Uints(&c.nulls)
-	n := uint64(len(c.readings))
-	w.Uint(&n)
-	if w.Decode {
-		if n != uint64(len(c.columns)) || n > model.MaxSplines || len(c.met) != len(c.columns) || len(c.fields) != len(c.columns) {
-			w.Failed = true
-			return
-		}
-		c.readings = make([][]float64, n)
+	coder.Length(w, &c.readings, model.MaxSplines)
+	if n := len(c.readings); w.Decode && (len(c.columns) != n || len(c.met) != n || len(c.fields) != n) {
+		w.Failed = true
+		return
 	}
 	for i := range c.readings {
 		w.Floats(&c.readings[i])

@@ -311,15 +311,10 @@ func (d *groupNoise) rescale(factor float64) {
 
 // state encodes or decodes the state.
 func (d *groupNoise) state(c *coder.Coder, variables, outputs int) {
-	count := uint64(len(d.blocks))
-	if c.Uint(&count); c.Decode {
+	if c.Decode {
 		d.reset()
-		if count > uint64(variables) {
-			c.Failed = true
-			return
-		}
-		d.blocks = make([]block, count)
 	}
+	coder.Length(c, &d.blocks, variables)
 	places := func(p *[]int) {
 		list := make([]uint32, len(*p))
 		for i, x := range *p {
@@ -343,14 +338,13 @@ func (d *groupNoise) state(c *coder.Coder, variables, outputs int) {
 		n := len(b.places)
 		c.Failed = c.Failed || len(b.s) != n*n || len(b.c) != outputs*n
 	}
-	turn, column := uint64(d.turn), uint64(d.column)
-	c.Uint(&turn)
-	c.Uint(&column)
+	c.Int(&d.turn)
+	c.Int(&d.column)
 	places(&d.places)
 	c.Floats(&d.factor)
 	c.Floats(&d.wanted)
 	n := len(d.places)
-	if d.turn, d.column = int(turn), int(column); c.Decode {
-		c.Failed = c.Failed || turn > count || column > uint64(n) || len(d.factor) != n*n || len(d.wanted) != outputs*n
+	if c.Decode {
+		c.Failed = c.Failed || uint(d.turn) > uint(len(d.blocks)) || uint(d.column) > uint(n) || len(d.factor) != n*n || len(d.wanted) != outputs*n
 	}
 }
