@@ -3,8 +3,6 @@ package online
 // This file has the types of a Learner's reports: all measures and counts, their summary for users, and the alarms.
 
 import (
-	"encoding/json"
-	"fmt"
 	"slices"
 
 	"blankout/internal/event"
@@ -146,13 +144,6 @@ func wasSampled(points []ForecastPoint) bool {
 
 // ReadSummary decodes the Summary in the blocks of a checkpoint.
 func ReadSummary(blocks []event.Block) (*Summary, error) {
-	data, err := event.FindBlock(blocks, "summary")
-	if err != nil {
-		return nil, err
-	}
 	s := &Summary{}
-	if err := json.Unmarshal(data, s); err != nil {
-		return nil, fmt.Errorf("block summary: %w", err)
-	}
-	return s, nil
+	return s, event.ReadJSON(blocks, "summary", s)
 }

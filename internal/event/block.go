@@ -24,6 +24,18 @@ func FindBlock(blocks []Block, name string) ([]byte, error) {
 	return nil, fmt.Errorf("no block %q", name)
 }
 
+// ReadJSON decodes the block with the given name, which JSONBlock has written.
+func ReadJSON(blocks []Block, name string, to any) error {
+	data, err := FindBlock(blocks, name)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(data, to); err != nil {
+		return fmt.Errorf("block %s: %w", name, err)
+	}
+	return nil
+}
+
 // BlocksUnder returns the blocks whose names begin with prefix, and removes the prefix from their names.
 func BlocksUnder(blocks []Block, prefix string) (under []Block) {
 	for _, b := range blocks {

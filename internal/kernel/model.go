@@ -213,13 +213,9 @@ func readList[T uint32 | float64](blocks []event.Block, name string) ([]T, error
 
 // ReadModel decodes the result of EachBlock.
 func ReadModel(blocks []event.Block) (*Model, error) {
-	data, err := event.FindBlock(blocks, "model")
-	if err != nil {
-		return nil, err
-	}
 	var head modelHead
-	if err := json.Unmarshal(data, &head); err != nil {
-		return nil, fmt.Errorf("block model: %w", err)
+	if err := event.ReadJSON(blocks, "model", &head); err != nil {
+		return nil, err
 	}
 	k, err := Parse(head.Kernel)
 	if err != nil {

@@ -3,7 +3,6 @@ package model
 // This file defines the linear model.
 
 import (
-	"encoding/json"
 	"fmt"
 	"iter"
 	"math"
@@ -216,11 +215,11 @@ func (m *Linear) Kind() string { return "linear" }
 // EachBlock yields the blocks of the model file: the JSON block "model", the names and the rows. Row blocks share the
 // memory of Rows.
 func (m *Linear) EachBlock() (iter.Seq[event.Block], error) {
-	head, err := json.Marshal(m.Head)
+	head, err := event.JSONBlock("model", m.Head)
 	if err != nil {
-		return nil, fmt.Errorf("encoding the model: %w", err)
+		return nil, err
 	}
-	blocks := append([]event.Block{{Name: "model", Data: head}}, m.Schema.Names.Blocks()...)
+	blocks := append([]event.Block{head}, m.Schema.Names.Blocks()...)
 	if m.Covariance != nil {
 		blocks = append(blocks, m.Covariance.Block())
 	}
@@ -232,15 +231,12 @@ func (m *Linear) EachBlock() (iter.Seq[event.Block], error) {
 
 // ReadLinear reads a Linear from the blocks of a model file or a learner's checkpoint. It ignores unknown blocks.
 func ReadLinear(blocks []event.Block) (*Linear, error) {
-	data, err := event.FindBlock(blocks, "model")
+	m := &Linear{}
+	h := &m.Head
+	err := event.ReadJSON(blocks, "model", h)
 	if err != nil {
 		return nil, err
 	}
-	m := &Linear{}
-	if err := json.Unmarshal(data, &m.Head); err != nil {
-		return nil, fmt.Errorf("block model: %w", err)
-	}
-	h := &m.Head
 	if l := h.Layout; !h.Fits() || !l.fits(h.Outputs) {
 		return nil, fmt.Errorf("block model: %d outputs, %d intercepts and layout %+v do not fit", h.Outputs, len(h.Intercept), l)
 	}

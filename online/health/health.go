@@ -338,16 +338,13 @@ func (h *Fields) Take(m *Met) {
 // countMissing counts as missing from an event the fields in word, which is word i of a FieldSet.
 func (h *Fields) countMissing(word uint64, i int, event uint64, time int64) {
 	for ; word != 0; word &= word - 1 {
-		h.fields[i<<6|bits.TrailingZeros64(word)].countMissing(event, time)
+		f := &h.fields[i<<6|bits.TrailingZeros64(word)]
+		f.missing++
+		if f.last != event-1 {
+			f.run = Moment{event, time}
+		}
+		f.last = event
 	}
-}
-
-func (f *fieldHealth) countMissing(event uint64, time int64) {
-	f.missing++
-	if f.last != event-1 {
-		f.run = Moment{event, time}
-	}
-	f.last = event
 }
 
 // sampleValues processes the values of an event. It must be called before the rows count the event.
@@ -362,8 +359,7 @@ func (h *Fields) sampleValues(m *Met) {
 		if int(id) >= len(fields) {
 			continue
 		}
-		f := &fields[id]
-		if f.kind == event.Numeric {
+		if f := &fields[id]; f.kind == event.Numeric {
 			f.number(e.Features.Value[i])
 		}
 	}

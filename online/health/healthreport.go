@@ -4,7 +4,6 @@ package health
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -129,46 +128,23 @@ func (h *Fields) Changes(n uint64, fields []event.Field) (changes []FieldAlarm, 
 // Raised returns the number of alarms that were raised.
 func (h *Fields) Raised() uint64 { return h.alarms.raised }
 
-// report is a Health under construction.
-type report struct {
-	fields []event.Field
-	of     []*FieldHealth // by field id; nil for fields without information
-}
-
-// field returns the report of a field, or nil if the Schema does not have the field.
-func (r *report) field(id int) *FieldHealth {
-	if id >= len(r.fields) {
-		return nil
-	}
-	for id >= len(r.of) {
-		r.of = append(r.of, nil)
-	}
-	if r.of[id] == nil {
-		f := r.fields[id]
-		r.of[id] = &FieldHealth{Field: f.Name, Kind: f.Kind, Group: f.Group}
-	}
-	return r.of[id]
-}
-
 // Report returns the health of fields after the given number of events. forecast is the expected error rate of complete
 // events, or -1 if it is unknown. repeats may be nil. If not, it returns the fraction of a field's readings that equal
 // the previous reading, and whether the field can never be detected as stuck.
 func (h *Fields) Report(events uint64, fields []event.Field, forecast float64, repeats func(id int) (fraction float64, never, ok bool)) *Health {
 	out := &Health{Events: events, Raised: h.alarms.raised, Error: percent(forecast)}
-	r := &report{fields: fields}
-	for id := range h.fields {
-		h.report(r, id, forecast)
-	}
-	for id, field := range r.of {
-		if field != nil {
-			if repeats != nil {
-				if x, never, ok := repeats(id); ok {
-					field.Repeats, field.NeverStuck = &x, never
-				}
-			}
-			out.Alarms += len(field.Alarms)
-			out.Fields = append(out.Fields, *field)
+	for id := range min(len(h.fields), len(fields)) {
+		field, known := h.report(fields, id, forecast)
+		if !known {
+			continue
 		}
+		if repeats != nil {
+			if x, never, ok := repeats(id); ok {
+				field.Repeats, field.NeverStuck = &x, never
+			}
+		}
+		out.Alarms += len(field.Alarms)
+		out.Fields = append(out.Fields, field)
 	}
 	slices.SortStableFunc(out.Fields, func(a, b FieldHealth) int {
 		return cmp.Or(cmp.Compare(min(len(b.Alarms), 1), min(len(a.Alarms), 1)), cmp.Compare(b.rise(), a.rise()), cmp.Compare(b.strength, a.strength))
@@ -177,28 +153,23 @@ func (h *Fields) Report(events uint64, fields []event.Field, forecast float64, r
 	return out
 }
 
-// report adds the report of a field to r.
-func (h *Fields) report(r *report, id int, forecast float64) {
+// report returns the report of a field. known is false if there is no information about the field.
+func (h *Fields) report(fields []event.Field, id int, forecast float64) (field FieldHealth, known bool) {
 	f := &h.fields[id]
-	if f.stuck.Repeats > 0 {
-		if field := r.field(id); field != nil {
-			field.Alarms = append(field.Alarms, alarmOf(r.fields, f.stuck.change(id, alarmRaised, f.stuck.found, Moment{})))
-		}
+	field = FieldHealth{Field: fields[id].Name, Kind: fields[id].Kind, Group: fields[id].Group}
+	if known = f.stuck.Repeats > 0; known {
+		field.Alarms = append(field.Alarms, alarmOf(fields, f.stuck.change(id, alarmRaised, f.stuck.found, Moment{})))
 	}
 	for _, kind := range measuresOf(f.kind) {
 		if !f.measures[kind].known() {
 			continue
 		}
-		field := r.field(id)
-		if field == nil {
-			return
-		}
-		if f.measures[kind].alarm != 0 {
+		if known = true; f.measures[kind].alarm != 0 {
 			x := h.alarm(id, kind)
 			if f.measures[kind].calm == 0 {
 				x.until = Moment{}
 			}
-			field.Alarms = append(field.Alarms, alarmOf(r.fields, &x))
+			field.Alarms = append(field.Alarms, alarmOf(fields, &x))
 		}
 		c := f.condition(kind)
 		*field.place(kind) = &c
@@ -210,6 +181,7 @@ func (h *Fields) report(r *report, id int, forecast float64) {
 			field.ErrorWithout = percent(max(0, now+(1-c.Usual)*f.cost.rise()))
 		}
 	}
+	return field, known
 }
 
 // percent returns a fraction in percent, or nil if it is negative.
@@ -238,23 +210,16 @@ func (f *FieldHealth) rise() float64 {
 // known reports whether a measure has enough observations to report.
 func (m *fieldMeasure) known() bool { return m.n >= healthLeast && m.recentN > 0 }
 
-// fraction returns the Condition of a measure whose mean is a fraction.
-func (m *fieldMeasure) fraction() Condition {
-	now, usual := m.recentSum/m.recentN, m.sum/m.n
-	return Condition{now, usual, now - usual}
-}
-
 // condition returns the Condition of a measure.
 func (f *fieldHealth) condition(kind int) Condition {
 	m := &f.measures[kind]
+	now, usual := m.recentSum/m.recentN, m.sum/m.n
 	if kind != measureMean {
-		return m.fraction()
+		return Condition{now, usual, now - usual}
 	}
-	now := m.recentSum / m.recentN
 	// The mean of a number is reported in the unit of the field.
-	u := m.sum / m.n
-	deviation := math.Sqrt(max(m.square/m.n-u*u, 0))
-	return Condition{f.center + now/f.inverse, f.center + u/f.inverse, (now - u) / max(deviation, 0.1)}
+	deviation := math.Sqrt(max(m.square/m.n-usual*usual, 0))
+	return Condition{f.center + now/f.inverse, f.center + usual/f.inverse, (now - usual) / max(deviation, 0.1)}
 }
 
 // strength returns the size of a change divided by the smallest change that raises an alarm.
@@ -379,13 +344,9 @@ const BlockHealth = "health" // JSON
 
 // ReadHealth decodes the Health in a checkpoint. It returns nil if the blocks contain no Health.
 func ReadHealth(blocks []event.Block) (*Health, error) {
-	data, err := event.FindBlock(blocks, BlockHealth)
-	if err != nil {
+	if _, err := event.FindBlock(blocks, BlockHealth); err != nil {
 		return nil, nil
 	}
 	h := &Health{}
-	if err := json.Unmarshal(data, h); err != nil {
-		return nil, fmt.Errorf("block %s: %w", BlockHealth, err)
-	}
-	return h, nil
+	return h, event.ReadJSON(blocks, BlockHealth, h)
 }

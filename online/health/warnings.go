@@ -4,7 +4,6 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/measure"
 	"blankout/internal/model"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -269,12 +268,9 @@ const BlockWarnings = "warnings" // JSON
 
 // ReadWarnings decodes the Warnings in a checkpoint.
 func ReadWarnings(blocks []event.Block) (out []Warning, err error) {
-	data, err := event.FindBlock(blocks, BlockWarnings)
-	if err != nil {
+	if _, err := event.FindBlock(blocks, BlockWarnings); err != nil {
 		return nil, nil
 	}
-	if err := json.Unmarshal(data, &out); err != nil {
-		return nil, fmt.Errorf("block %s: %w", BlockWarnings, err)
-	}
-	return out, nil
+	err = event.ReadJSON(blocks, BlockWarnings, &out)
+	return out, err
 }
