@@ -15,6 +15,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/loss"
 	"blankout/internal/model"
+	"blankout/online/levels"
 	"blankout/online/memory"
 	"blankout/online/optimizers"
 	"blankout/online/refresh"
@@ -168,8 +169,7 @@ const (
 type checked struct {
 	loss          loss.Loss
 	noises        []loss.Noise // the noise of each level
-	noiseKind     noiseKind
-	observed      bool // the noise uses the observed rates at which groups are missing
+	observed      bool         // the noise uses the observed rates at which groups are missing
 	optimizer     optimizers.Entry
 	standardize   model.Standardize
 	ridge         float64
@@ -177,22 +177,13 @@ type checked struct {
 	missingPolicy model.MissingPolicy
 }
 
-// noiseKind is how the variance of a feature's noise depends on the feature's value.
-type noiseKind int
-
-const (
-	square   noiseKind = iota // x^2: dropout
-	linear                    // x: Poisson
-	constant                  // 1: Gaussian, Laplace
-)
-
 func (c Config) checked() (checked, error) {
 	var s checked
 	if _, known := presets[c.Preset]; c.Preset != "" && !known {
 		return s, event.KeyErrorf("preset", "preset %q: want %s, or leave it empty", c.Preset, strings.Join(slices.Sorted(maps.Keys(presets)), ", "))
 	}
 	c = c.WithPreset()
-	for _, part := range []func(Config) error{s.parseParts, s.parseSteps, s.parseForgetting, s.parseClasses, s.parseRefresh, s.parsePresence, s.parseTogether} {
+	for _, part := range []func(Config) error{s.parseParts, s.parseSteps, s.parseForgetting, s.parseClasses, s.parseRefresh, s.parseTogether} {
 		if err := part(c); err != nil {
 			return s, err
 		}
@@ -358,9 +349,9 @@ func (s *checked) parseRefresh(c Config) error {
 		switch {
 		case !refresh.Solvable(s.loss):
 			return event.KeyErrorf("irls_batch", "irls_batch: loss %q is not convex", c.Loss)
-		case s.grouped() || slices.ContainsFunc(s.noises, isSilentGroups):
+		case s.levels().Grouped() || slices.ContainsFunc(s.noises, isSilentGroups):
 			return event.KeyErrorf("irls_batch", "irls_batch: does not support group noise %q; use dropout, auto or none", c.Noise)
-		case s.noiseKind != square:
+		case !s.levels().Square():
 			return event.KeyErrorf("irls_batch", "irls_batch: does not support noise %q; use dropout, auto or none", c.Noise)
 		case c.Optimizer == "ftrl":
 			return event.KeyErrorf("irls_batch", "irls_batch: does not support optimizer %s; use adagrad, dropout-descent or irls", c.Optimizer)
@@ -371,16 +362,11 @@ func (s *checked) parseRefresh(c Config) error {
 	return nil
 }
 
-// parsePresence checks the setting presence.
-func (s *checked) parsePresence(c Config) error {
+// parseTogether checks the setting presence, and combinations of settings.
+func (s *checked) parseTogether(c Config) error {
 	if c.Presence != "auto" && c.Presence != "none" {
 		return event.KeyErrorf("presence", "presence = %q: want auto or none", c.Presence)
 	}
-	return nil
-}
-
-// parseTogether checks combinations of settings.
-func (s *checked) parseTogether(c Config) error {
 	if err := c.checkGradient(); err != nil {
 		return err
 	}
@@ -398,7 +384,7 @@ func (s *checked) parseTogether(c Config) error {
 	if key := c.silentKey(); key != "" && c.Optimizer != "auto" && c.Optimizer != "adagrad" {
 		return event.KeyErrorf(key, "silent noise needs optimizer = \"auto\" or \"adagrad\", not %s", c.Optimizer)
 	}
-	if s.noiseKind == linear && (s.standardize == model.StandardizeAuto || s.standardize == model.StandardizeAll) {
+	if l := s.levels(); !l.Square() && !l.Constant() && (s.standardize == model.StandardizeAuto || s.standardize == model.StandardizeAll) {
 		return event.KeyErrorf("noise", "noise poisson is for counts, which standardize = %q would center; set standardize = \"none\"", c.Standardize)
 	}
 	return nil
@@ -432,13 +418,11 @@ func (c Config) Noises() ([]loss.Noise, error) {
 func (c Config) Grouped() bool {
 	var s checked
 	c = c.WithPreset()
-	return s.parseNoise(c) == nil && s.grouped()
+	return s.parseNoise(c) == nil && s.levels().Grouped()
 }
 
-// grouped reports whether any noise level drops whole groups.
-func (s *checked) grouped() bool {
-	return slices.ContainsFunc(s.noises, loss.IsGrouped)
-}
+// levels returns levels.Settings that have the noises.
+func (s *checked) levels() *levels.Settings { return &levels.Settings{Noises: s.noises} }
 
 // noiseText returns the noise in effect. dropout-descent needs one fixed noise: dropout:0.5 unless another is set.
 func (c Config) noiseText() string {
@@ -471,12 +455,6 @@ func (s *checked) parseNoise(c Config) error {
 			return event.KeyErrorf("noise", "noise %q: dropout with named group rates needs an exact solver; give only one of the two", c.Noise)
 		}
 		s.noises = []loss.Noise{n}
-		switch c0, c1, _ := n.Coefficients(); {
-		case c0 > 0:
-			s.noiseKind = constant
-		case c1 > 0:
-			s.noiseKind = linear
-		}
 		return nil
 	}
 	features, groups := c.noiseLevels()
@@ -709,7 +687,7 @@ func (c Config) checkNumbers(s checked) error {
 	}{
 		{"optimizer", s.optimizer.ClassesOnly, fmt.Sprintf("optimizer %s: needs classes, but loss %s is for regression; use adagrad, dropout-descent or ftrl", c.Optimizer, c.Loss)},
 		{"irls_batch", c.IRLSBatch > 0, fmt.Sprintf("irls_batch = %d: needs classes, but loss %s is for regression; set irls_batch = 0", c.IRLSBatch, c.Loss)},
-		{"noise", s.grouped(), fmt.Sprintf("noise %q: group noise needs classes, but loss %s is for regression; use auto, dropout:Q or none", c.Noise, c.Loss)},
+		{"noise", s.levels().Grouped(), fmt.Sprintf("noise %q: group noise needs classes, but loss %s is for regression; use auto, dropout:Q or none", c.Noise, c.Loss)},
 		{"class_weight", len(c.ClassWeight) > 0, fmt.Sprintf("class_weight: loss %s is for regression, without classes", c.Loss)},
 		{"calibrate", c.Calibrate == "on", fmt.Sprintf("calibrate: loss %s is for regression, without probabilities", c.Loss)},
 		{"threshold", c.Threshold != 0.5, fmt.Sprintf("threshold = %v: loss %s is for regression, without probabilities", c.Threshold, c.Loss)},

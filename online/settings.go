@@ -42,21 +42,12 @@ type settings struct {
 var scales, oneScale, silentScales = []float64{0.7, 1, 1.4}, []float64{1}, []float64{0.5, 0.7, 1, 1.4, 2}
 
 func parse(c Config) (settings, error) {
-	s := settings{scales: scales}
-	if err := c.Check(); err != nil {
-		return s, err
-	}
-	rule, _ := c.entry()
-	l, err := loss.Parse(c.Loss)
+	of, err := c.checked()
 	if err != nil {
-		return s, err
+		return settings{}, err
 	}
-	if s.standardize, err = model.ParseStandardize(c.Standardize); err != nil {
-		return s, err
-	}
-	if s.policy, err = model.ParseMissingPolicy(c.MissingPolicy); err != nil {
-		return s, err
-	}
+	s := settings{scales: scales, standardize: of.standardize, policy: of.missingPolicy}
+	rule, l := of.optimizer, of.loss
 	if s.standardize == model.StandardizeAuto || s.standardize == model.StandardizeAll {
 		s.imputed = c.CovarianceMaxFields
 	}
@@ -70,17 +61,14 @@ func parse(c Config) (settings, error) {
 	}
 	a := &s.levels
 	*a = levels.Settings{
-		Optimizer: rule, Loss: l, Rate: c.LearningRate, Start: c.Start, Ridge: 2 / loss.Cost(l, c.C), L1: c.L1, Average: c.Average, Adapts: c.Adapt,
-		Intercept: c.Intercept != "none", Penalized: c.Intercept == "penalized", Clean: !c.Noisy(), Observed: c.Noise == loss.ObservedNoise,
+		Optimizer: rule, Loss: l, Rate: c.LearningRate, Start: c.Start, Ridge: of.ridge, L1: c.L1, Average: c.Average, Adapts: c.Adapt,
+		Intercept: c.Intercept != "none", Penalized: c.Intercept == "penalized", Clean: !c.Noisy(), Observed: of.observed, Noises: of.noises,
 	}
 	a.Window = refresh.Settings{
 		Size: c.IRLSBatch, Reach: max(c.IRLSBatch, c.IRLSWindow), Loss: l, Ridge: a.Ridge, Intercept: a.Intercept, Penalized: a.Penalized, Marginalized: !a.Clean, Only: c.Optimizer == "irls",
 	}
 	if a.FreeRate = a.Rate == 0; a.FreeRate {
 		a.Rate = rule.Eta
-	}
-	if a.Noises, err = c.Noises(); err != nil {
-		return s, err
 	}
 	noise, isSilent := a.Noises[len(a.Noises)-1].(loss.Silent)
 	single := len(a.Noises) == 1

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 
 	"blankout/batch"
 	"blankout/internal/coder"
@@ -235,11 +236,12 @@ func Restore(c Config, blocks []event.Block) (*Learner, error) {
 		return nil, fmt.Errorf("restoring the learner: %w", err)
 	}
 	m.Schema.Closed = 0
+	c = c.WithPreset()
 	set, err := parse(c)
 	if err != nil {
 		return nil, fmt.Errorf("learner: %w", err)
 	}
-	l, err := restored(c, set, m.Schema, &bare{m.Scaler, m.Missing, m.Doubt, data, refused, m.Covariance}, m.Rows)
+	l, err := restored(c, set, m, data, refused)
 	if mismatch := (*MismatchError)(nil); errors.As(err, &mismatch) {
 		return nil, mismatch
 	} else if err != nil {
@@ -255,19 +257,9 @@ func Restore(c Config, blocks []event.Block) (*Learner, error) {
 	return l, nil
 }
 
-// bare is a saved state without rows: the blocks "learner" and "refused", and the parts of the model that Restore needs.
-type bare struct {
-	Scaler     model.Scaler
-	Missing    *model.Missing
-	Doubt      *model.Doubt
-	learner    []byte
-	refused    []byte
-	covariance *model.Covariance
-}
-
-// restored returns the Learner with a decoded state and the given rows.
-func restored(c Config, set settings, s *event.Schema, b *bare, t *model.Table) (*Learner, error) {
-	d := coder.Read(b.learner)
+// restored returns the Learner with the model m and the state in the blocks "learner" and "refused".
+func restored(c Config, set settings, m *model.Linear, learner, refused []byte) (*Learner, error) {
+	d := coder.Read(learner)
 	if d.Version = d.Uint32(); d.Version != stateVersion {
 		return nil, fmt.Errorf("block learner has version %d, and this program reads version %d: restart with --reset, which keeps the old checkpoints in another directory, "+
 			"or use the program that wrote it", d.Version, stateVersion)
@@ -277,7 +269,7 @@ func restored(c Config, set settings, s *event.Schema, b *bare, t *model.Table) 
 	if d.Bytes(&text); json.Unmarshal(text, &was) != nil {
 		return nil, fmt.Errorf("block learner: its settings cannot be read")
 	}
-	now := FingerprintOf(c, s)
+	now := FingerprintOf(c, m.Schema)
 	was["missing_policy"] = now["missing_policy"] // no weight depends on it
 	if diff := now.Diff(was); len(diff) > 0 {
 		return nil, &MismatchError{Differences: diff}
@@ -287,27 +279,27 @@ func restored(c Config, set settings, s *event.Schema, b *bare, t *model.Table) 
 		return nil, fmt.Errorf("block learner: its outputs do not fit")
 	}
 	set.levels.Outputs = outputs
-	if t.Width() != set.width(outputs) {
-		return nil, fmt.Errorf("rows of %d numbers, and not %d", t.Width(), set.width(outputs))
+	if m.Rows.Width() != set.width(outputs) {
+		return nil, fmt.Errorf("rows of %d numbers, and not %d", m.Rows.Width(), set.width(outputs))
 	}
-	l, err := newLearner(c, set, s, outputs)
+	l, err := newLearner(c, set, m.Schema, outputs)
 	if err != nil {
 		return nil, err
 	}
 	l.outputs.rare = classes
-	l.encoder.Scaling.Scaler, l.encoder.Table = b.Scaler, t
+	l.encoder.Scaling.Scaler, l.encoder.Table = m.Scaler, m.Rows
 	if l.doubts() {
-		l.doubted = b.Doubt
+		l.doubted = m.Doubt
 	}
-	if b.Missing != nil {
-		l.encoder.Fields.Missing = b.Missing.WithLevels(nil)
+	if m.Missing != nil {
+		l.encoder.Fields.Missing = m.Missing.WithLevels(nil)
 	}
-	if l.state(d, b.covariance); !d.Done() {
-		return nil, fmt.Errorf("block learner: %d bytes do not fit its format", len(b.learner))
+	if l.state(d, m.Covariance); !d.Done() {
+		return nil, fmt.Errorf("block learner: %d bytes do not fit its format", len(learner))
 	}
-	r := coder.Read(b.refused)
+	r := coder.Read(refused)
 	if l.monitors.Refused.State(r); !r.Done() {
-		return nil, fmt.Errorf("block refused: %d bytes do not fit its format", len(b.refused))
+		return nil, fmt.Errorf("block refused: %d bytes do not fit its format", len(refused))
 	}
 	l.encoder.Fields.Missing = l.encoder.Fields.Missing.WithPolicies(l.predictor.mixture.Policies())
 	l.monitors.Restored(l.encoder.Stuck())
@@ -353,18 +345,9 @@ type MismatchError struct {
 }
 
 func (e *MismatchError) Error() string {
-	s := "the saved weights were learned with other settings ("
+	differences := strings.Join(e.Differences, "; ")
 	if e.Empty {
-		s = "the checkpoint was saved with other settings ("
+		return "the checkpoint was saved with other settings (" + differences + "), and nothing was learned with them: restart with --reset, which moves the checkpoints aside"
 	}
-	for i, d := range e.Differences {
-		if i > 0 {
-			s += "; "
-		}
-		s += d
-	}
-	if e.Empty {
-		return s + "), and nothing was learned with them: restart with --reset, which moves the checkpoints aside"
-	}
-	return s + "): restore the settings, or restart with --reset, which moves the checkpoints aside"
+	return "the saved weights were learned with other settings (" + differences + "): restore the settings, or restart with --reset, which moves the checkpoints aside"
 }

@@ -32,15 +32,6 @@ func (t *targets) predicted(p *Prediction, known bool) {
 	}
 }
 
-// clip returns the target to learn for a label y. f is the predicted score, and variance is its variance. If y is an
-// outlier, clip returns the nearest bound.
-func (t *targets) clip(y, f, variance float64) float64 {
-	if !t.unit.Inflated() {
-		y = t.residual.Clip(t.unit.Target, y, t.unit.Value(f), variance)
-	}
-	return y
-}
-
 // standard converts a clipped label to the Learner's unit.
 func (t *targets) standard(clipped float64) float64 { return t.unit.Standard(t.unit.Clip(clipped)) }
 
@@ -59,7 +50,10 @@ func (t *targets) state(c *coder.Coder) {
 func (l *Learner) number(e *event.Example, f float64, shown *Prediction, components []float64, told *Prediction) (target float64, of []float64) {
 	t, r := l.targets, &l.room
 	missing := l.predictor.missingVariance(&r.in, r.scored.components, &r.imputed)
-	clipped := t.clip(e.Target, f, missing.Variance)
+	clipped := e.Target // the target to learn: the nearest bound if the label is an outlier
+	if !t.unit.Inflated() {
+		clipped = t.residual.Clip(t.unit.Target, e.Target, t.unit.Value(f), missing.Variance)
+	}
 	value := t.unit.ValueOf(shown.Scores[0])
 	l.observeNumber(e, value, t.unit.Value(f), missing, shown, told)
 	target = t.standard(clipped)

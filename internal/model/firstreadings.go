@@ -161,15 +161,19 @@ func Fence(x []float64) (median, far float64) {
 
 // moments returns the mean and the sum of squared deviations of x and of further readings that all equal at.
 func moments(x []float64, further, at float64) (mean, m2 float64) {
-	n := further
-	mean = at
+	m := [3]float64{further, at}
 	for _, v := range x {
-		n++
-		d := v - mean
-		mean += d / n
-		m2 += d * (v - mean)
+		AddMoments(&m, v)
 	}
-	return mean, m2
+	return m[1], m[2]
+}
+
+// AddMoments adds x to the number of readings, their mean, and the sum of their squared deviations from the mean.
+func AddMoments(m *[3]float64, x float64) {
+	m[0]++
+	d := x - m[1]
+	m[1] += d / m[0]
+	m[2] += d * (x - m[1])
 }
 
 // Moments returns the mean of x and the sum of squared deviations from it.

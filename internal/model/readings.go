@@ -327,10 +327,9 @@ func (r *Readings) State(c *coder.Coder) {
 		c.Floats(&k.Fills)
 		c.Failed = c.Failed || column > math.MaxUint32 || many > 3 || len(k.Fills) > mostFills || !(k.Zeros >= 0 && k.Zeros <= 1 && k.Most >= 0 && k.Most <= 1 && k.Often >= 0 && k.Often <= 1)
 	}
-	next, events := uint64(r.next), uint64(r.events)
-	c.Uint(&next)
-	c.Uint(&events)
-	if r.next, r.events = int(next), int(events); next >= readingsKept || events > readingsKept {
+	c.Int(&r.next)
+	c.Int(&r.events)
+	if uint(r.next) >= readingsKept || uint(r.events) > readingsKept {
 		c.Failed = true
 		return
 	}

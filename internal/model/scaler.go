@@ -84,7 +84,7 @@ func (s *Scaler) Each(x event.Vec) iter.Seq2[uint32, float64] {
 
 // Columns returns the sequence of Each as slices, in the memory of room. It returns x itself if nothing is added.
 func (s *Scaler) Columns(x event.Vec, room *event.Vec) event.Vec {
-	if x = s.AddDense(withoutBasisColumns(x), room); s.Splines == nil {
+	if x = s.AddDense(WithoutBasisColumns(x), room); s.Splines == nil {
 		return x
 	}
 	if len(room.Index) == 0 {
@@ -403,10 +403,7 @@ func (s *Scaler) ObserveSpread(stats []float64, x, total float64) (ratio float64
 	if z := x * inverse; z > bound || z < -bound {
 		x, outlier = math.Copysign(ScalerClip, z)/inverse, true
 	}
-	d := x - stats[StatMean]
-	stats[StatCount] = n
-	stats[StatMean] += d / n
-	stats[StatSquares] += d * (x - stats[StatMean])
+	AddMoments((*[3]float64)(stats), x)
 	if !Renews(n) {
 		return 1 // the current scale does not change, as in Observe
 	}

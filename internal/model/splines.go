@@ -258,8 +258,8 @@ func (m *Linear) DrawnSplines() iter.Seq[DrawnSpline] {
 	}
 }
 
-// withoutBasisColumns returns x without spline columns, which are last.
-func withoutBasisColumns(x event.Vec) event.Vec {
+// WithoutBasisColumns returns x without spline columns, which are last.
+func WithoutBasisColumns(x event.Vec) event.Vec {
 	n := len(x.Index)
 	for n > 0 && x.Index[n-1] >= FirstBasisColumn {
 		n--

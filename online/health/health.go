@@ -395,11 +395,7 @@ func (f *fieldHealth) number(x float64) {
 // refer adds a value to the values from which the reference of the field is computed.
 func (f *fieldHealth) refer(x float64) {
 	r := &f.first
-	r[0]++
-	d := x - r[1]
-	r[1] += d / r[0]
-	r[2] += d * (x - r[1])
-	if r[0] < referenceFirst {
+	if model.AddMoments(r, x); r[0] < referenceFirst {
 		return
 	}
 	// If all values are equal, the scale is so small that any other value is an outlier.

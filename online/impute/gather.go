@@ -127,15 +127,10 @@ func (f *Gatherer) gather(r *scaling.Read, number uint64, inverseDecay float64, 
 	for i := range f.parts {
 		f.parts[i] = model.Imputed
 	}
-	held, at := 0, 0
-	for _, column := range zeros {
-		for at < n && f.Columns[at] < column {
-			at++
-		}
-		if at < n && f.Columns[at] == column {
-			f.x[at], f.parts[at] = 0, model.Observed
-			held++
-		}
+	held := 0
+	for at := range model.CommonColumns(f.Columns, zeros) {
+		f.x[at], f.parts[at] = 0, model.Observed
+		held++
 	}
 	held += f.addValues(r.Values)
 	held += f.addValues(r.Spread)
@@ -333,11 +328,5 @@ func (f *Gatherer) State(c *coder.Coder) {
 			triangle = triangle[copy(f.sums.Squares[i*n:i*n+i+1], triangle):]
 		}
 	}
-	due := uint64(0)
-	if f.due {
-		due = 1
-	}
-	c.Uint(&due)
-	f.due = due != 0
-	c.Failed = c.Failed || due > 1
+	c.Bool(&f.due)
 }

@@ -4,6 +4,7 @@
 package impute
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -87,15 +88,7 @@ func (m *Imputer) zeros(n *encode.Encoder) []uint32 {
 		}
 		return 0
 	}
-	slices.SortStableFunc(columns, func(a, b uint32) int {
-		switch d := often(b) - often(a); {
-		case d < 0:
-			return -1
-		case d > 0:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(columns, func(a, b uint32) int { return cmp.Compare(often(b), often(a)) })
 	columns = columns[:min(len(columns), max(0, m.most-len(n.Scaling.Scaler.Dense)))]
 	slices.Sort(columns)
 	return columns
@@ -122,17 +115,11 @@ func (m *Imputer) Read(in *encode.Input, n *encode.Encoder, to *Numbers) {
 	to.X = slices.Grow(to.X[:0], len(c.Columns))[:len(c.Columns)]
 	clear(to.X)
 	to.places = to.places[:0]
-	at := 0
-	for i, column := range columns {
-		for at < len(c.Columns) && c.Columns[at] < column {
-			at++
-		}
-		place := -1
-		if at < len(c.Columns) && c.Columns[at] == column {
-			place = at
-			to.X[at] = x[i]
-		}
-		to.places = append(to.places, place)
+	for range columns {
+		to.places = append(to.places, -1)
+	}
+	for at, i := range model.CommonColumns(c.Columns, columns) {
+		to.places[i], to.X[at] = at, x[i]
 	}
 	h.MarkOutliers(event.Vec{Index: columns, Value: x}, to.Parts)
 }

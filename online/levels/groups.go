@@ -146,13 +146,11 @@ func (e *Expert) variances(own *Scores, out []float64) {
 				out[v*k+j] = e.levels[v].strength * sum
 			}
 		}
-	case k == 1:
-		for v, sum := range own.square[:len(out)] {
-			out[v] = e.levels[v].strength * sum
-		}
 	default:
-		for j, sum := range own.square[:len(out)] {
-			out[j] = e.levels[j/k].strength * sum
+		for v := range e.levels {
+			for j := v * k; j < (v+1)*k; j++ {
+				out[j] = e.levels[v].strength * own.square[j]
+			}
 		}
 	}
 }

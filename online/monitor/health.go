@@ -5,7 +5,6 @@ package monitor
 import (
 	"slices"
 
-	"blankout/internal/coder"
 	"blankout/internal/event"
 	"blankout/online/health"
 	"blankout/online/readings"
@@ -27,9 +26,6 @@ func (h *fieldHealth) Observe(e *Event) *Request {
 	h.Take(&e.Met)
 	return nil
 }
-
-// State encodes or decodes the state.
-func (h *fieldHealth) State(c *coder.Coder) { h.Fields.State(c) }
 
 // Report adds the health of fields to r.
 func (h *fieldHealth) Report(r *Report) {

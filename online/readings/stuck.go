@@ -18,6 +18,7 @@ package readings
 import (
 	"math"
 	"math/bits"
+	"slices"
 
 	"blankout/internal/event"
 )
@@ -83,7 +84,7 @@ type field struct {
 	// pair has the values of the first two runs that were not stuck. pairs is the number of values in pair, or the
 	// constant many if there were more than two.
 	pair  [2]float64
-	pairs uint8
+	pairs int
 	many  bool
 }
 
@@ -255,22 +256,19 @@ func (d *Detector) add(id uint16) Run {
 	for at < len(d.stuck) && d.stuck[at].Field < id {
 		at++
 	}
-	d.stuck = append(d.stuck, Run{})
-	copy(d.stuck[at+1:], d.stuck[at:])
-	d.stuck[at] = r
+	d.stuck = slices.Insert(d.stuck, at, r)
 	return r
 }
 
 // release removes a field from the stuck fields. It returns the run of the field.
-func (d *Detector) release(id uint16) (r Run) {
-	for at := range d.stuck {
-		if d.stuck[at].Field == id {
-			r = d.stuck[at]
-			d.stuck = append(d.stuck[:at], d.stuck[at+1:]...)
-			return r
-		}
+func (d *Detector) release(id uint16) Run {
+	at := slices.IndexFunc(d.stuck, func(r Run) bool { return r.Field == id })
+	if at < 0 {
+		return d.run(id)
 	}
-	return d.run(id)
+	r := d.stuck[at]
+	d.stuck = slices.Delete(d.stuck, at, at+1)
+	return r
 }
 
 // Stuck returns the stuck runs, in the order of the fields. The result is valid until the next call of Take.

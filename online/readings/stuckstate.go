@@ -41,16 +41,10 @@ func (f *field) state(c *coder.Coder) {
 		c.Uint(&f.kinds[k].readings)
 		c.Uint(&f.kinds[k].repeats)
 	}
-	pairs := uint64(f.pairs)
-	c.Uint(&pairs)
+	c.Int(&f.pairs)
 	c.Each(&f.pair[0], &f.pair[1])
 	c.Bool(&f.many)
-	if f.pairs = uint8(min(pairs, 2)); pairs > 2 {
-		c.Failed = true
-	}
-	if f.found > f.repeats || !f.began && f.repeats > 0 {
-		c.Failed = true
-	}
+	c.Failed = c.Failed || f.pairs < 0 || f.pairs > 2 || f.found > f.repeats || !f.began && f.repeats > 0
 }
 
 // state encodes or decodes the longest runs. It omits empty entries.

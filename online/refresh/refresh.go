@@ -216,7 +216,7 @@ func (r *Refresh) Solve(w Weights) {
 	for _, end := range r.window.ends {
 		e := event.Example{Features: event.Vec{Index: r.window.column[start:end], Value: r.window.value[start:end]}, Weight: 1}
 		vec = w.Model.Standardized(&e, event.Vec{Index: vec.Index[:0], Value: vec.Value[:0]})
-		e.Features = withoutBasisColumns(vec)
+		e.Features = model.WithoutBasisColumns(vec) // the second-order expert learns splines, and the optimizer presence columns
 		if err := b.Add(&e); err != nil {
 			panic(err) // impossible, because the caller has checked the events
 		}
@@ -248,16 +248,6 @@ func (r *Refresh) Solve(w Weights) {
 		}
 	}
 	r.window.drop(leaving)
-}
-
-// withoutBasisColumns returns x without basis columns, which are its last columns. The second-order expert learns the
-// weights of splines, and the optimizer the weights of presence columns.
-func withoutBasisColumns(x event.Vec) event.Vec {
-	n := len(x.Index)
-	for n > 0 && x.Index[n-1] >= model.FirstBasisColumn {
-		n--
-	}
-	return event.Vec{Index: x.Index[:n], Value: x.Value[:n]}
 }
 
 // solveOutput solves the window for index j (a noise level and output). It updates the values at j of rows, the rows of

@@ -78,11 +78,7 @@ func (d *denseFinder) candidate(column uint32, x, inverse float64, first bool) {
 		d.candidates, d.moments = append(d.candidates, column), append(d.moments, 0, 0, 0)
 		d.places[column] = i
 	}
-	m := d.moments[3*i:][:3]
-	m[0]++
-	delta := x - m[1]
-	m[1] += delta / m[0]
-	m[2] += delta * (x - m[1])
+	model.AddMoments((*[3]float64)(d.moments[3*i:]), x)
 }
 
 // index returns the index of a column among the candidates. ok is false if the column is not a candidate.
@@ -119,17 +115,8 @@ func (s *Scaling) Count(x event.Vec) (due bool) {
 			s.seen[i]++
 		}
 	} else if len(dense) > 0 {
-		i := 0
-		for _, column := range x.Index {
-			for i < len(dense) && dense[i] < column {
-				i++
-			}
-			if i == len(dense) {
-				break
-			}
-			if dense[i] == column {
-				s.seen[i]++
-			}
+		for i := range model.CommonColumns(dense, x.Index) {
+			s.seen[i]++
 		}
 	}
 	switch n := s.Events; {

@@ -179,15 +179,9 @@ func (s *Scaling) OwnBasisColumns() func(column uint32) bool {
 
 // withPresence returns x followed by the presence columns of its numbers. The result is valid until the next event.
 func (s *Scaling) withPresence(x event.Vec) event.Vec {
-	c, f, at, some := s.Scaler.Splines, &s.WithDense, 0, false
-	for spline, column := range c.Columns {
+	c, f, some := s.Scaler.Splines, &s.WithDense, false
+	for spline := range model.CommonColumns(c.Columns, x.Index) {
 		if !model.IsPresence(c.Knots[spline]) {
-			continue
-		}
-		for at < len(x.Index) && x.Index[at] < column {
-			at++
-		}
-		if at == len(x.Index) || x.Index[at] != column {
 			continue
 		}
 		if !some && f.Len() == 0 {
