@@ -126,6 +126,19 @@ type Problem struct {
 	Pause func()
 }
 
+// Dim returns the number of parameters. It panics, in the name of an objective, unless there is a target for each row
+// and a penalty for each parameter.
+func (p Problem) Dim(objective string) int {
+	dim := p.Data.Columns()
+	if p.Intercept != NoIntercept {
+		dim++
+	}
+	if len(p.Y) != p.Data.Rows() || len(p.Penalty.R) != dim {
+		panic(fmt.Sprintf("%s: %d targets for %d rows, %d penalties for %d parameters", objective, len(p.Y), p.Data.Rows(), len(p.Penalty.R), dim))
+	}
+	return dim
+}
+
 // pass counts a pass over the data. It calls Pause before every pass except the first.
 func (o *Expected) pass() {
 	o.passes++
@@ -215,13 +228,7 @@ func (p Penalty) ValueGrad(w, grad []float64) float64 {
 // do not fit the loss.
 func NewExpected(p Problem) (*Expected, error) {
 	d := p.Data
-	o := &Expected{p: p, loss: p.Loss, columns: d.Columns(), dim: d.Columns()}
-	if p.Intercept != NoIntercept {
-		o.dim++
-	}
-	if len(p.Y) != d.Rows() || len(p.Penalty.R) != o.dim {
-		panic(fmt.Sprintf("batch: %d targets for %d rows, %d penalties for %d parameters", len(p.Y), d.Rows(), len(p.Penalty.R), o.dim))
-	}
+	o := &Expected{p: p, loss: p.Loss, columns: d.Columns(), dim: p.Dim("batch")}
 	if p.Noise == nil {
 		p.Noise = loss.NoNoise{}
 	}

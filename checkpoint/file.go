@@ -8,6 +8,7 @@ package checkpoint
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -395,20 +396,10 @@ func replaceFile(fsys fileSystem, path string, mode fs.FileMode, write func(io.W
 		}
 	}()
 	counted := &countingWriter{w: f}
-	err = write(counted)
-	if err == nil {
-		err = f.Sync()
-	}
 	// Close is always called. Its error is reported only if no earlier call failed.
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err == nil {
-		err = fsys.Rename(temporary, path)
-	}
-	if err == nil {
-		err = fsys.SyncDir(filepath.Dir(path))
-	}
+	err = cmp.Or(firstError(write(counted), f.Sync), f.Close())
+	err = firstError(err, func() error { return fsys.Rename(temporary, path) })
+	err = firstError(err, func() error { return fsys.SyncDir(filepath.Dir(path)) })
 	if err != nil {
 		return 0, fmt.Errorf("writing %s: %w", path, err)
 	}

@@ -69,10 +69,7 @@ func (osFS) Create(name string, mode fs.FileMode) (file, error) {
 		return nil, err
 	}
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC, mode)
-	if err != nil {
-		return nil, err
-	}
-	return osFile{f}, nil
+	return osFile{f}, err
 }
 
 func (osFS) Rename(from, to string) error {

@@ -126,9 +126,8 @@ type DeadLetter struct {
 }
 
 func (c *Config) checkDeadLetter() error {
-	switch c := c.DeadLetter; {
-	case !slices.Contains([]run.Policy{run.PolicyDeadLetter, run.PolicySkip, run.PolicyFail}, c.Policy):
-		return event.KeyErrorf("policy", "policy %q: want %s, %s or %s", c.Policy, run.PolicyDeadLetter, run.PolicySkip, run.PolicyFail)
+	if p := c.DeadLetter.Policy; !slices.Contains([]run.Policy{run.PolicyDeadLetter, run.PolicySkip, run.PolicyFail}, p) {
+		return event.KeyErrorf("policy", "policy %q: want %s, %s or %s", p, run.PolicyDeadLetter, run.PolicySkip, run.PolicyFail)
 	}
 	return c.writes(c.DeadLetter.Topic, "topic", "dead letters")
 }
@@ -550,17 +549,14 @@ func (l *Loaded) locate(section string, err error) error {
 // CheckSecrets reads the passwords and certificates that the configuration names and returns the first error. Load does
 // not read them.
 func (l *Loaded) CheckSecrets() error {
-	if err := l.Kafka.CheckSecrets(); err != nil {
-		return l.locate("kafka", err)
+	checks := []section{{"kafka", l.Kafka.CheckSecrets}, {"registry", l.Registry.CheckSecrets}}
+	if l.HTTP.Address != "" {
+		checks = append(checks, section{"http", l.HTTP.CheckSecrets})
 	}
-	if err := l.Registry.CheckSecrets(); err != nil {
-		return l.locate("registry", err)
-	}
-	if l.HTTP.Address == "" {
-		return nil
-	}
-	if err := l.HTTP.CheckSecrets(); err != nil {
-		return l.locate("http", err)
+	for _, s := range checks {
+		if err := s.check(); err != nil {
+			return l.locate(s.name, err)
+		}
 	}
 	return nil
 }

@@ -4,11 +4,10 @@ package simulate
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"image/color"
+	"io"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 
@@ -97,7 +96,7 @@ func (f *Figure) Save(base string) error {
 }
 
 // SaveAs draws the Figure to a .png or .svg file.
-func (f *Figure) SaveAs(path string) (err error) {
+func (f *Figure) SaveAs(path string) error {
 	w, h := vg.Length(cmp.Or(f.Width, 18))*vg.Centimeter, 11*vg.Centimeter
 	var c vg.CanvasWriterTo
 	switch ending := filepath.Ext(path); ending {
@@ -111,13 +110,10 @@ func (f *Figure) SaveAs(path string) (err error) {
 	if err := f.draw(draw.NewCanvas(c, w, h)); err != nil {
 		return fmt.Errorf("figure %s: %w", path, err)
 	}
-	file, err := os.Create(path)
-	if err != nil {
+	return writeFile(path, func(w io.Writer) error {
+		_, err := c.WriteTo(w)
 		return err
-	}
-	defer func() { err = errors.Join(err, file.Close()) }()
-	_, err = c.WriteTo(file)
-	return err
+	})
 }
 
 func (f *Figure) draw(c draw.Canvas) error {

@@ -133,13 +133,16 @@ func (d During) String() string {
 
 func number(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
 
-// nightmares lists the nightmares. To add a nightmare, add a type and a line here. many reports whether the last
-// argument is a number that may be replaced by a list of numbers.
-var nightmares = []struct {
+// kind is a kind of nightmare. many reports whether the last argument is a number that may be replaced by a list of
+// numbers.
+type kind struct {
 	name, usage string
 	many        bool
 	make        func(argument string) (Nightmare, error)
-}{
+}
+
+// nightmares lists the nightmares. To add a nightmare, add a type and a line here.
+var nightmares = []kind{
 	{"none", "", false, func(string) (Nightmare, error) { return None{}, nil }},
 	{"random", "SHARE", true, func(a string) (Nightmare, error) {
 		d, err := parseFraction(a)
@@ -332,13 +335,7 @@ func ParseFamily(s string) (Family, error) {
 
 func takesNumber(s string) bool {
 	name, _, _ := strings.Cut(s, ":")
-	return slices.ContainsFunc(nightmares, func(n struct {
-		name, usage string
-		many        bool
-		make        func(string) (Nightmare, error)
-	}) bool {
-		return n.name == name && n.many
-	})
+	return slices.ContainsFunc(nightmares, func(k kind) bool { return k.name == name && k.many })
 }
 
 // cutList splits the text of a nightmare into the text before a list of numbers at its end, the list, and the window of

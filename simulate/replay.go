@@ -261,28 +261,24 @@ func (r *Replay) Run(ctx context.Context, subjects []*Subject) (*Result, error) 
 			}
 		}
 	}
-	outcomes, errs := make([]outcome, len(runs)), make([]error, len(runs))
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	each(r.Threads, len(runs), r.Progress, func(i int) {
-		if errs[i] = ctx.Err(); errs[i] != nil {
-			return
-		}
+	outcomes, done := make([]outcome, len(runs)), 0
+	var mu sync.Mutex // for done and Progress
+	err := batch.Each(ctx, cmp.Or(max(r.Threads, 0), runtime.GOMAXPROCS(0)), len(runs), func(ctx context.Context, i int) (err error) {
 		u := runs[i]
 		stage := Stage{Schema: u.subject.Schema, Events: result.Events, Columns: columns[slices.Index(subjects, u.subject)],
 			Seed: r.Seed, Repeat: u.repeat, Groups: r.Groups}
-		if outcomes[i], errs[i] = u.do(ctx, &stage, result.BinEvents); errs[i] != nil {
-			errs[i] = fmt.Errorf("%s in %s: %w", u.subject.Name, u.nightmare, errs[i])
-			cancel()
+		if outcomes[i], err = u.do(ctx, &stage, result.BinEvents); err != nil {
+			return fmt.Errorf("%s in %s: %w", u.subject.Name, u.nightmare, err)
 		}
+		mu.Lock()
+		defer mu.Unlock()
+		if done++; r.Progress != nil {
+			r.Progress(done, len(runs))
+		}
+		return nil
 	})
-	for _, err := range errs {
-		if err != nil && !errors.Is(err, context.Canceled) {
-			return nil, err
-		}
-	}
-	if slices.ContainsFunc(errs, func(err error) bool { return err != nil }) {
-		return nil, ctx.Err()
+	if err != nil {
+		return nil, cmp.Or(ctx.Err(), err)
 	}
 	for i, u := range runs {
 		if err := outcomes[i].addTo(&result.Curves[u.curve].Points[u.point], u.nightmare, u.subject); err != nil {
@@ -328,29 +324,6 @@ func isRandom(n Nightmare) bool {
 		return n.Size > 0
 	}
 	return false
-}
-
-// each calls f(0), …, f(n-1) on the given number of goroutines; 0 means one per CPU. progress may be nil.
-func each(threads, n int, progress func(done, all int), f func(i int)) {
-	tell := counted(n, progress)
-	batch.Parallel(cmp.Or(max(threads, 0), runtime.GOMAXPROCS(0)), n, func(i int) {
-		f(i)
-		tell()
-	})
-}
-
-// counted returns a function that must be called after each of n runs. The function calls progress with the number of
-// finished runs. progress may be nil.
-func counted(n int, progress func(done, all int)) func() {
-	var mu sync.Mutex
-	done := 0
-	return func() {
-		mu.Lock()
-		defer mu.Unlock()
-		if done++; progress != nil {
-			progress(done, n)
-		}
-	}
 }
 
 // addTo adds the outcome of one repetition to the Point p.

@@ -43,15 +43,8 @@ type Objective struct {
 // New returns the objective of a problem for K >= 0 deletions; its Loss is not used. Every weight must be penalized,
 // and the noise must be none.
 func New(p batch.Problem, k int) (*Objective, error) {
-	d := p.Data
-	o := &Objective{p: p, k: k, columns: d.Columns(), dim: d.Columns()}
-	if p.Intercept != batch.NoIntercept {
-		o.dim++
-	}
-	if len(p.Y) != d.Rows() || len(p.Penalty.R) != o.dim {
-		panic(fmt.Sprintf("fdrop: %d targets for %d rows, %d penalties for %d parameters", len(p.Y), d.Rows(), len(p.Penalty.R), o.dim))
-	}
-	if d.HasSplines() {
+	o := &Objective{p: p, k: k, columns: p.Data.Columns(), dim: p.Dim("fdrop")}
+	if p.Data.HasSplines() {
 		return nil, fmt.Errorf("fdrop: %w; use a --scaler without them", batch.ErrSplines)
 	}
 	if k < 0 {
@@ -209,50 +202,42 @@ func (o *Objective) Minimize(ctx context.Context, opt batch.Options) (*batch.Res
 	}
 	n := len(o.m)
 	s := &dual{Objective: o, w: make([]float64, o.dim), variants: make([][]variant, n), used: make([]float64, n)}
+	order, total := make([]int, 0, n), 0.0
+	for i, m := range o.m {
+		if total += m; m != 0 {
+			order = append(order, i)
+		}
+	}
 	if o.dim > o.columns {
 		s.rho = o.p.Penalty.R[o.columns]
 		if s.free = s.rho == 0; s.free {
 			// The proximal term of the free intercept is as stiff as the penalty of all other weights together.
-			size, count := 0.0, 0.0
-			for i, m := range o.m {
-				if m != 0 {
-					row := o.p.Data.Row(i)
-					for j, c := range row.Index {
-						size += row.At(j) * row.At(j) / o.p.Penalty.R[c]
-					}
-					count++
+			size := 0.0
+			for _, i := range order {
+				row := o.p.Data.Row(i)
+				for j, c := range row.Index {
+					size += row.At(j) * row.At(j) / o.p.Penalty.R[c]
 				}
 			}
 			s.rho = 1
 			if size > 0 {
-				s.rho = count / size
+				s.rho = float64(len(order)) / size
 			}
 		}
 	}
 	r := &batch.Result{Gap: math.Inf(1), Objective: math.Inf(1)}
 	lower := math.Inf(-1)
-	order := make([]int, 0, n)
-	for i, m := range o.m {
-		if m != 0 {
-			order = append(order, i)
-		}
-	}
 	random := rand.New(rand.NewPCG(1, 0))
 	limit := opt.MaxIterations
 	if limit == 0 {
 		limit = 20_000
 	}
-	total := 0.0
-	for _, m := range o.m {
-		total += m
-	}
-	gain := 0.0
 	for r.Iterations < limit {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
 		random.Shuffle(len(order), func(a, b int) { order[a], order[b] = order[b], order[a] })
-		gain = 0
+		gain := 0.0
 		for _, i := range order {
 			gain += s.visit(i)
 		}
@@ -425,19 +410,12 @@ func (s *dual) move(i, from, to int, rise float64) (gain float64) {
 
 // refresh recomputes the weights from alpha.
 func (s *dual) refresh() {
-	b := 0.0
-	if s.rho > 0 {
-		b = s.w[s.columns]
-	}
 	up, down := s.sums()
 	for d := range s.columns {
 		s.w[d] = (up[d] - down[d]) / s.p.Penalty.R[d]
 	}
-	if s.rho > 0 {
+	if s.rho > 0 && !s.free { // a free intercept keeps the step of the multiplier that was just made
 		s.w[s.columns] = s.center + (up[s.columns]-down[s.columns])/s.rho
-		if s.free { // keep the step of the multiplier that was just made
-			s.w[s.columns] = b
-		}
 	}
 }
 

@@ -60,13 +60,7 @@ func New(p batch.Problem, kind Loss) (*Objective, error) {
 	if d.HasSplines() && p.Noise != nil && p.Noise != (loss.NoNoise{}) {
 		return nil, fmt.Errorf("loss %q under noise: %w; use a --scaler without them, or another loss", kind, batch.ErrSplines)
 	}
-	o := &Objective{p: p, kind: kind, columns: d.Columns(), dim: d.Columns()}
-	if p.Intercept != batch.NoIntercept {
-		o.dim++
-	}
-	if len(p.Y) != d.Rows() || len(p.Penalty.R) != o.dim {
-		panic(fmt.Sprintf("mcf: %d targets for %d rows, %d penalties for %d parameters", len(p.Y), d.Rows(), len(p.Penalty.R), o.dim))
-	}
+	o := &Objective{p: p, kind: kind, columns: d.Columns(), dim: p.Dim("mcf")}
 	switch n := p.Noise.(type) {
 	case nil, loss.NoNoise:
 		o.psi = psiPlain

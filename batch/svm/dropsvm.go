@@ -61,7 +61,7 @@ func (s DropSVM) Kernel(k *Gram) (*DropKernel, error) {
 		return nil, fmt.Errorf("dropsvm: factorizing K + 2q M: %w", err)
 	}
 	// Kbar = (L^-1 K)'(L^-1 K) is exactly symmetric and positive semidefinite.
-	half := append([]float64(nil), k.data...)
+	half := slices.Clone(k.data)
 	blas64.Trsm(blas.Left, blas.NoTrans, 1, lower(d.a, n), general(half, n))
 	d.Kbar = &Gram{n: n, data: make([]float64, n*n)}
 	syrk(half, d.Kbar.data, n)
@@ -125,13 +125,10 @@ func (s DropSVM) penalty(k *Gram) []float64 {
 // beta is the solution of the dual with Kbar. If there is no penalty, gamma equals beta, which is nonzero only for
 // support vectors. Otherwise gamma is nonzero for every example.
 func (d *DropKernel) Expansion(beta []float64) []float64 {
-	gamma := append([]float64(nil), beta...)
 	if d.a == nil {
-		return gamma
+		return slices.Clone(beta)
 	}
-	for i := range gamma {
-		gamma[i] = batch.Dot(d.k.Row(i), beta)
-	}
+	gamma := d.k.times(beta)
 	solveCholesky(d.a, d.k.n, gamma)
 	return gamma
 }
@@ -148,11 +145,9 @@ func (d DropSVM) Square(k *Gram, y, s []float64, ridge float64, intercept bool) 
 		return nil, 0, err
 	}
 	n := k.n
+	ones := slices.Repeat([]float64{1}, n)
 	if s == nil {
-		s = make([]float64, n)
-		for i := range s {
-			s[i] = 1
-		}
+		s = ones
 	}
 	plain := ridge > 0 && !(d.Q > 0 && d.Keep < 1) && !slices.Contains(s, 0)
 	l, _, err := cholesky(d.square(k, s, ridge, plain), n)
@@ -160,17 +155,12 @@ func (d DropSVM) Square(k *Gram, y, s []float64, ridge float64, intercept bool) 
 		return nil, 0, fmt.Errorf("dropsvm: factorizing the matrix of the square loss: %w", err)
 	}
 	solve := func(v []float64) []float64 { // solves for y - b = v
-		sv, out := make([]float64, n), make([]float64, n)
-		if plain {
-			copy(out, v)
-			solveCholesky(l, n, out)
-			return out
-		}
-		for i := range v {
-			sv[i] = s[i] * v[i]
-		}
-		for i := range out {
-			out[i] = batch.Dot(k.Row(i), sv)
+		out := slices.Clone(v)
+		if !plain {
+			for i := range v {
+				out[i] *= s[i]
+			}
+			out = k.times(out)
 		}
 		solveCholesky(l, n, out)
 		return out
@@ -178,10 +168,6 @@ func (d DropSVM) Square(k *Gram, y, s []float64, ridge float64, intercept bool) 
 	gamma = solve(y)
 	if !intercept {
 		return gamma, 0, nil
-	}
-	ones := make([]float64, n)
-	for i := range ones {
-		ones[i] = 1
 	}
 	delta := solve(ones)
 	var rest, total float64 // residuals of y and of the constant 1 after fitting each

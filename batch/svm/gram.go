@@ -128,6 +128,15 @@ func (g *Gram) Len() int { return g.n }
 // Row returns row i of the matrix without copying it.
 func (g *Gram) Row(i int) []float64 { return g.data[i*g.n : (i+1)*g.n : (i+1)*g.n] }
 
+// times returns the product of the matrix with v.
+func (g *Gram) times(v []float64) []float64 {
+	out := make([]float64, g.n)
+	for i := range out {
+		out[i] = batch.Dot(g.Row(i), v)
+	}
+	return out
+}
+
 // At returns the element in row i and column j.
 func (g *Gram) At(i, j int) float64 { return g.data[i*g.n+j] }
 

@@ -120,8 +120,7 @@ func (k Config) Check(c batch.Config) error {
 	return nil
 }
 
-// newTrainer prepares the binary problems and the matrices that they share. If like is not nil, newTrainer reuses
-// like's problems and matrices. Then like must be a trainer on the same examples that differs only in its cost.
+// newTrainer prepares the binary problems and the matrices that they share.
 func newTrainer(d *batch.Data, c batch.Config, k Config) (*trainer, error) {
 	if err := k.Check(c); err != nil {
 		return nil, err
@@ -309,16 +308,13 @@ func (t *trainer) solve(ctx context.Context, p batch.Subproblem) (result, error)
 		}
 	}
 	n := d.Rows()
-	y, weight := make([]float64, n), make([]float64, n)
+	y, weight, cost := make([]float64, n), make([]float64, n), make([]float64, n)
 	for j, i := range r.rows {
 		y[j], weight[j] = p.Y[i], d.Weight(j)
+		cost[j] = t.kappa * weight[j] / (2 * t.l2)
 	}
 	if t.k.Square {
 		return r, t.square(&r, m.gram, y, weight)
-	}
-	cost := make([]float64, n)
-	for j, w := range weight {
-		cost[j] = t.kappa * w / (2 * t.l2)
 	}
 	var rows batch.GramRows
 	if m.gram != nil {

@@ -2,10 +2,7 @@ package loss
 
 // This file implements the hinge loss: its Gaussian expectation and its bound.
 
-import (
-	"fmt"
-	"math"
-)
+import "math"
 
 // HingeGaussian is E max(0, Ell - y f~) for f~ ~ N(f, v). It equals z Phi(z/s) + s phi(z/s) with z = Ell - y f and s =
 // sqrt(v). At v = 0 it is the hinge, whose derivative at the margin is defined as the mean of the two sides.
@@ -71,10 +68,7 @@ func (l HingeChen) Facts() Facts {
 func (l HingeChen) String() string { return "hinge:chen" + formatEll(l.Ell) }
 
 func checkMargin(ell float64) error {
-	if !(ell > 0 && ell < 1e15) {
-		return fmt.Errorf("the margin %v is not a positive number", ell)
-	}
-	return nil
+	return unless(ell > 0 && ell < 1e15, "the margin %v is not a positive number", ell)
 }
 
 func formatEll(ell float64) string {
@@ -97,8 +91,8 @@ func smoothStep(u, v float64) (cdf, phi, s float64) {
 		return 0.5, 0, 0
 	}
 	s = math.Sqrt(v)
-	a := u / s
-	return 0.5 * Erfc(-a/math.Sqrt2), Exp(-0.5*a*a) / math.Sqrt(2*math.Pi), s
+	cdf, phi = normal(u / s)
+	return cdf, phi, s
 }
 
 // smoothStep2 returns the second derivatives of u Phi(u/s) + s phi(u/s) with s = sqrt(v): by (u, u), by (u, v) and by

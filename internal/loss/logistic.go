@@ -25,8 +25,7 @@ func (LogisticGaussian) At(y, f, v float64) (value, df, dv float64) {
 func (LogisticGaussian) At2(y, f, v float64) (ff, fv, vv float64) {
 	u := -y * f
 	for i, p := range logisticP {
-		t := logisticT[i]
-		a, b, c := smoothStep2(u, t*t+v)
+		a, b, c := smoothStep2(u, logisticT2[i]+v)
 		ff, fv, vv = ff+p*a, fv+p*b, vv+p*c
 	}
 	return ff, -y * fv, vv

@@ -246,4 +246,12 @@ func Parse(s string) (Loss, error) {
 	return nil, fmt.Errorf("loss %q: want one of %s", s, strings.Join(Names(), ", "))
 }
 
+// unless returns the error with this message unless a parameter is valid.
+func unless(valid bool, message string, args ...any) error {
+	if valid {
+		return nil
+	}
+	return fmt.Errorf(message, args...)
+}
+
 func format(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }

@@ -22,9 +22,7 @@ func logisticTerms(u, v float64) (value, du, dv float64) {
 // logisticConstants holds the constants of logisticTermsGo and expNegative as vectors.
 var logisticConstants = func() (vectors [32][8]float64) {
 	for i, c := range append(append([]float64{0.5, 1, 37, -math.Log2E, expRound, ln2High, ln2Low, phi0}, expSeries[:9]...), slices.Concat(tailNum[:], tailDen[:])...) {
-		for j := range vectors[i] {
-			vectors[i][j] = c
-		}
+		vectors[i] = [8]float64{c, c, c, c, c, c, c, c}
 	}
 	return vectors
 }()

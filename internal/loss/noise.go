@@ -50,7 +50,7 @@ func (n Dropout) Corrupt(x float64, r *rand.Rand) float64 {
 	}
 	return x / (1 - n.Q)
 }
-func (n Dropout) String() string { return "dropout:" + formatLevel(n.Q) }
+func (n Dropout) String() string { return "dropout:" + format(n.Q) }
 
 // GroupDropout sets features to zero in two independent ways. It sets all features of a group to zero with probability
 // Groups in [0, 1), or with the group's probability in Rates. It sets a single feature to zero with probability Q in
@@ -87,11 +87,7 @@ func (n GroupDropout) Rate(group string) float64 {
 
 // Coefficients returns the coefficients of a feature in one group, with the highest rate of any group.
 func (n GroupDropout) Coefficients() (c0, c1, c2 float64) {
-	most := n.Groups
-	for _, q := range n.Rates {
-		most = max(most, q)
-	}
-	r, rg := odds(n.Q), odds(most)
+	r, rg := odds(n.Q), odds(LevelOf(n))
 	return 0, 0, r + rg + r*rg
 }
 
@@ -110,7 +106,7 @@ func (n GroupDropout) Corrupt(x float64, r *rand.Rand) float64 {
 }
 
 func (n GroupDropout) String() string {
-	level := formatLevel(n.Groups)
+	level := format(n.Groups)
 	switch {
 	case n.Rates == nil:
 	case len(n.Rates) > 0:
@@ -134,7 +130,7 @@ func formatRates(rates map[string]float64) string {
 		if name == "" || strings.ContainsAny(name, ",=\"") || !utf8.ValidString(name) {
 			quoted = strconv.Quote(name)
 		}
-		parts = append(parts, quoted+"="+formatLevel(rates[name]))
+		parts = append(parts, quoted+"="+format(rates[name]))
 	}
 	return strings.Join(parts, ",")
 }
@@ -176,7 +172,7 @@ type Gaussian struct{ SD float64 }
 
 func (n Gaussian) Coefficients() (c0, c1, c2 float64)      { return n.SD * n.SD, 0, 0 }
 func (n Gaussian) Corrupt(x float64, r *rand.Rand) float64 { return x + n.SD*r.NormFloat64() }
-func (n Gaussian) String() string                          { return "gaussian:" + formatLevel(n.SD) }
+func (n Gaussian) String() string                          { return "gaussian:" + format(n.SD) }
 
 // Laplace adds a Laplace variable with scale B to every feature, including absent ones: Var = 2 B^2.
 type Laplace struct{ B float64 }
@@ -186,7 +182,7 @@ func (n Laplace) Corrupt(x float64, r *rand.Rand) float64 {
 	// Use the difference of two exponential variables with scale B.
 	return x + n.B*(r.ExpFloat64()-r.ExpFloat64())
 }
-func (n Laplace) String() string { return "laplace:" + formatLevel(n.B) }
+func (n Laplace) String() string { return "laplace:" + format(n.B) }
 
 // Poisson replaces a feature x >= 0 by a Poisson variable with mean x: Var = x. It is undefined for negative features,
 // which callers must reject, see OfCounts.
@@ -213,8 +209,6 @@ func (Poisson) Corrupt(x float64, r *rand.Rand) float64 {
 }
 func (Poisson) String() string { return "poisson" }
 
-func formatLevel(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
-
 // noises lists the kinds of noise. To add a noise, write a type above and a line here.
 var noises = []struct {
 	name  string
@@ -232,24 +226,15 @@ var noises = []struct {
 }
 
 func checkProbability(q float64) error {
-	if !(q >= 0 && q < 1) {
-		return fmt.Errorf("the probability must lie in [0, 1)")
-	}
-	return nil
+	return unless(q >= 0 && q < 1, "the probability must lie in [0, 1)")
 }
 
 func checkSilent(d float64) error {
-	if !(d >= 0 && d <= MaxSilent) {
-		return fmt.Errorf("the share must lie in [0, %v]", MaxSilent)
-	}
-	return nil
+	return unless(d >= 0 && d <= MaxSilent, "the share must lie in [0, %v]", MaxSilent)
 }
 
 func checkScale(s float64) error {
-	if !(s >= 0 && s <= 1e15) {
-		return fmt.Errorf("the level must lie in [0, 1e15]")
-	}
-	return nil
+	return unless(s >= 0 && s <= 1e15, "the level must lie in [0, 1e15]")
 }
 
 // NoiseNames returns the valid prefixes for ParseNoise. A prefix that ends in a colon needs a level.

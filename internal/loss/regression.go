@@ -1,9 +1,6 @@
 package loss
 
-import (
-	"fmt"
-	"math"
-)
+import "math"
 
 // Quadratic is E (f~ - y)^2 = (f - y)^2 + v, exact for every noise (van der
 // Maaten et al. 2013, section 3.1).
@@ -107,10 +104,7 @@ func (l Huber) Facts() Facts {
 func (l Huber) String() string { return "huber:" + format(l.D) }
 
 func (l Huber) check() error {
-	if !(l.D > 0 && l.D < math.MaxFloat64) {
-		return fmt.Errorf("d = %v is not a positive number", l.D)
-	}
-	return nil
+	return unless(l.D > 0 && l.D < math.MaxFloat64, "d = %v is not a positive number", l.D)
 }
 
 // Quantile is the loss whose minimum is the T-quantile of a number (Koenker & Bassett 1978). It is T m for positive m =
@@ -146,10 +140,7 @@ func (l Quantile) Facts() Facts {
 func (l Quantile) String() string { return "quantile:" + format(l.T) }
 
 func (l Quantile) check() error {
-	if !(l.T > 0 && l.T < 1) {
-		return fmt.Errorf("t = %v must lie between 0 and 1", l.T)
-	}
-	return nil
+	return unless(l.T > 0 && l.T < 1, "t = %v must lie between 0 and 1", l.T)
 }
 
 // Absolute is E |y - f~| for f~ ~ N(f, v), twice the Quantile loss with T = 1/2:

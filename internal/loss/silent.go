@@ -42,9 +42,9 @@ func (n Silent) Corrupt(x float64, r *rand.Rand) float64 {
 
 func (n Silent) String() string {
 	if n.Groups {
-		return "silent-group:" + formatLevel(n.D)
+		return "silent-group:" + format(n.D)
 	}
-	return "silent:" + formatLevel(n.D)
+	return "silent:" + format(n.D)
 }
 
 // Squares returns the noise under which the variance of a score is the argument squares of At.

@@ -78,25 +78,25 @@ func (x *Experts) Review(r *encode.Review, t *model.Table) {
 
 // follow makes the given numeric columns and their splines the columns of the experts. It adds rows for the splines.
 func (x *Experts) follow(numbers []uint32, t *model.Table) {
-	columns := x.splines.with(numbers)
-	if !x.fits(columns) {
-		x.off, columns = true, nil
-	}
-	for _, column := range x.columns {
-		if _, stays := slices.BinarySearch(columns, column); !stays {
+	was := x.columns
+	x.set(x.splines.with(numbers))
+	for _, column := range was {
+		if _, stays := slices.BinarySearch(x.columns, column); !stays {
 			clear(t.Touch(column)[x.At:][:x.Outputs])
 		}
 	}
-	for _, column := range columns {
+	for _, column := range x.columns {
 		if row := t.Touch(column); column >= model.FirstBasisColumn && row[model.StatInverse] == 0 {
 			row[model.StatCount], row[model.StatInverse] = 1, 1
 		}
 	}
-	x.set(columns)
 }
 
-// set makes these columns the followed columns of all experts.
+// set makes these columns the followed columns of all experts. If no expert supports so many, it turns the experts off.
 func (x *Experts) set(columns []uint32) {
+	if !x.fits(columns) {
+		x.off, columns = true, nil
+	}
 	x.columns = columns
 	x.numbers, _ = slices.BinarySearch(columns, model.FirstBasisColumn)
 	x.splines.place(columns)
@@ -121,11 +121,7 @@ func (x *Experts) Regroup(from [][]int, at int) {
 		}
 	})
 	x.Outputs, x.At = len(from), at
-	columns := x.columns
-	if !x.fits(columns) {
-		x.off, columns = true, nil
-	}
-	x.set(columns)
+	x.set(x.columns)
 }
 
 // Forget multiplies the memory of the second-order expert by keep. The spline expert needs no such decay, because one

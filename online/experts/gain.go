@@ -66,10 +66,5 @@ func (g *Gain) State(c *coder.Coder) {
 	c.Float(&g.size)
 	c.Float(&g.gain)
 	c.Uint(&g.counted)
-	resting := uint64(0)
-	if g.resting {
-		resting = 1
-	}
-	c.Uint(&resting)
-	g.resting = resting != 0
+	c.Bool(&g.resting)
 }

@@ -18,10 +18,6 @@ type fieldHealth struct {
 	repeats func(id int) (fraction float64, never, ok bool)
 }
 
-func newHealth(s Settings) fieldHealth {
-	return fieldHealth{schema: s.Schema, logged: s.Stuck == "log", repeats: s.Repeats}
-}
-
 func (h *fieldHealth) Observe(e *Event) *Request {
 	h.Take(&e.Met)
 	return nil

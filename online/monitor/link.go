@@ -36,10 +36,7 @@ func (l *link) reset() { l.Link = calibration.NewLink() }
 
 // inForce returns the Link in effect, or nil if scores are used as log-odds.
 func (l *link) inForce() *model.Link {
-	if !l.learns {
-		return nil
-	}
-	if !l.always && !l.Helps() {
+	if !l.learns || !l.always && !l.Helps() {
 		return nil
 	}
 	return l.Latest()

@@ -125,10 +125,10 @@ type Settings struct {
 
 // New returns the Monitors of a new stream.
 func New(s Settings) *Monitors {
-	m := &Monitors{loss: s.Loss, drift: newDrift(s), fieldHealth: newHealth(s), sets: newSets(s), Mislabeled: mislabeled{below: s.MislabeledBelow}}
-	m.link = newLink(s)
+	m := &Monitors{loss: s.Loss, drift: newDrift(s), link: newLink(s), sets: newSets(s), Mislabeled: mislabeled{below: s.MislabeledBelow}}
+	m.fieldHealth = fieldHealth{schema: s.Schema, logged: s.Stuck == "log", repeats: s.Repeats}
 	m.Older = olderWeights{schema: s.Schema, measures: &m.Measures.Measures}
-	m.positive = newPositive(s, &m.Measures.Measures)
+	m.positive = positive{schema: s.Schema, measures: &m.Measures.Measures, configured: s.Threshold, given: s.Positive != "", name: s.Positive}
 	if s.Target != loss.Sign {
 		m.Measures.Numbers = &health.Numbers{Loss: s.Loss}
 	}

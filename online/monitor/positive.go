@@ -22,10 +22,6 @@ type positive struct {
 // positiveAfter is the number of labeled events after which the choice is final.
 const positiveAfter = 1000
 
-func newPositive(s Settings, m *health.Measures) positive {
-	return positive{schema: s.Schema, measures: m, configured: s.Threshold, given: s.Positive != "", name: s.Positive}
-}
-
 // Observe updates the positive class. It must be called after Measures has observed the event.
 func (p *positive) Observe(e *Event) *Request {
 	if p.found || !e.Labeled || e.Regression || len(e.Scores) != 1 {

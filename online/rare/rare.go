@@ -270,12 +270,11 @@ func (c *Classes) fits() bool {
 			return false
 		}
 	}
-	if c.Rare() == 0 {
-		return !slices.Contains(taken, false)
+	if c.Rare() > 0 {
+		if taken[c.shared] {
+			return false
+		}
+		taken[c.shared] = true
 	}
-	if taken[c.shared] {
-		return false
-	}
-	taken[c.shared] = true
 	return !slices.Contains(taken, false)
 }
