@@ -4,6 +4,7 @@ package batch
 // bounds how far the objective is above its minimum.
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -240,12 +241,20 @@ func (o *Expected) center() float64 {
 	return o.shift(zeroOf(o.slope, o.slopeSize()))
 }
 
-// slope returns the slope of the losses along a shift of all scores.
+// slope returns the slope of the losses along a shift of all scores. It is called often, so it has a loop of its own
+// instead of sumViews.
 func (o *Expected) slope(shift float64) float64 {
-	return o.sumViews(nil, func(i int, _ []float64) float64 {
-		l, y := o.target(i / len(o.views))
-		_, df, _ := l.At(y, o.f[i]+shift, o.v[i]+o.eps*o.eps)
-		return o.m[i] * df
+	n := len(o.views)
+	return o.sum.Sum(nil, func(lo, hi int, _ []float64) float64 {
+		slope := 0.0
+		for i := n * lo; i < n*hi; i++ {
+			if o.m[i] != 0 {
+				l, y := o.target(i / n)
+				_, df, _ := l.At(y, o.f[i]+shift, o.v[i]+o.eps*o.eps)
+				slope += o.m[i] * df
+			}
+		}
+		return slope
 	})
 }
 
@@ -263,10 +272,7 @@ func (o *Expected) slopeSize() float64 {
 // the slope.
 func zeroOf(slope func(shift float64) float64, size float64) float64 {
 	at := slope(0)
-	if size == 0 {
-		size = 1
-	}
-	small := 1e-13 * size
+	small := 1e-13 * cmp.Or(size, 1)
 	if math.Abs(at) <= small {
 		return 0
 	}

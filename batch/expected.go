@@ -323,14 +323,6 @@ func (o *Expected) lower(y float64) float64 {
 	return o.facts.Lower(y)
 }
 
-// floor returns a lower bound of the objective.
-func (o *Expected) floor() float64 {
-	if o.facts.Lower != nil {
-		return math.Inf(-1)
-	}
-	return 0
-}
-
 // penaltyScaled is a loss with its noising penalty loss(v) - loss(0) multiplied by s.
 type penaltyScaled struct {
 	loss.Loss

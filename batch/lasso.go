@@ -3,6 +3,7 @@ package batch
 // This file adds the L1 penalty, Chen et al.'s equation 1 with Omega(w) = |w|_1, to the L2 penalty.
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -117,9 +118,7 @@ func (o *lasso) gap(w, grad []float64, value float64) float64 {
 
 // Minimize implements Minimizer.
 func (o *lasso) Minimize(ctx context.Context, opt Options) (*Result, error) {
-	if opt.MaxIterations == 0 {
-		opt.MaxIterations = 10_000
-	}
+	opt.MaxIterations = cmp.Or(opt.MaxIterations, 10_000)
 	n := o.Dim()
 	r := &Result{W: make([]float64, n)}
 	copy(r.W, opt.Start)

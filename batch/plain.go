@@ -15,7 +15,7 @@ import (
 func (o *Expected) Minimize(ctx context.Context, opt Options) (*Result, error) {
 	newton := opt.Solver == Newton || opt.Solver == ""
 	if y, ok := o.constant(); ok {
-		r := &Result{W: make([]float64, o.dim), Converged: true}
+		r := &Result{make([]float64, o.dim), Solution{Converged: true}}
 		r.W[o.columns] = y
 		r.Objective = o.ValueGrad(r.W, nil)
 		r.Passes = o.passes

@@ -80,12 +80,25 @@ type Fit struct {
 // Solution describes a solved problem, for any kind of model. Objective, Gap, Iterations and Passes are sums over the
 // binary problems.
 type Solution struct {
-	Objective  float64
-	Gap        float64 // duality gap; +Inf without a certificate
+	Objective float64 // J at the solution, without smoothing
+	// Gap is an upper bound on Objective - min J. It is +Inf if no certificate exists: the objective is not convex or a
+	// weight is not penalized.
+	Gap float64
+	// Converged means that the gap is within the tolerance. Without a certificate it means that the norm of the
+	// gradient has decreased to the tolerance, or that rounding hides any further decrease.
 	Converged  bool
 	Iterations int
 	Passes     int // number of passes over the data
 	Seconds    float64
+}
+
+// Add adds the solution of another problem, except Seconds.
+func (s *Solution) Add(other Solution) {
+	s.Objective += other.Objective
+	s.Gap += other.Gap
+	s.Converged = s.Converged && other.Converged
+	s.Iterations += other.Iterations
+	s.Passes += other.Passes
 }
 
 // Subproblem is one of the binary problems of a task with several classes.
@@ -164,11 +177,7 @@ func TrainFrom(ctx context.Context, d *Data, c Config, start [][]float64) (*Fit,
 	}
 	f := &Fit{Solution: Solution{Converged: true}, Problems: results}
 	for _, r := range results {
-		f.Objective += r.Objective
-		f.Gap += r.Gap
-		f.Converged = f.Converged && r.Converged
-		f.Iterations += r.Iterations
-		f.Passes += r.Passes
+		f.Add(r.Solution)
 	}
 	f.Model = c.model(d, results, name)
 	f.Model.Pairs = len(problems) > 1 && c.Multiclass == "ovo"

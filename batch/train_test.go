@@ -320,7 +320,7 @@ func TestTargetUnit(t *testing.T) {
 		count := l.Facts().Target == loss.Count
 		u := newTargetUnit(y, one, l, FreeIntercept)
 		must.True(t, u.scale != 1 && (u.center != 0) != count, "%v: %+v", l, u)
-		r := Result{W: []float64{1, -2, 3}, Objective: 2, Gap: 1}
+		r := Result{[]float64{1, -2, 3}, Solution{Objective: 2, Gap: 1}}
 		w := slices.Clone(r.W)
 		u.back(&r, 2)
 		got := u.weightsIn(r.W, 2)

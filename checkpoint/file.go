@@ -347,7 +347,7 @@ func WriteFile(path string, kind Kind, blocks iter.Seq[event.Block]) error {
 	if err != nil {
 		return err
 	}
-	_, err = writeFile(osFS{}, path, kind, blocks)
+	_, err = replaceFile(osFS{}, path, modelMode, func(w io.Writer) error { return Write(w, kind, blocks) })
 	return err
 }
 
@@ -372,10 +372,6 @@ func Target(path string) (string, error) {
 		return "", fmt.Errorf("writing %s: it exists and is not a regular file (%s): choose another name", path, info.Mode())
 	}
 	return target, nil
-}
-
-func writeFile(fsys fileSystem, path string, kind Kind, blocks iter.Seq[event.Block]) (size int64, err error) {
-	return replaceFile(fsys, path, modelMode, func(w io.Writer) error { return Write(w, kind, blocks) })
 }
 
 // Permissions of files, before the process's umask is applied.

@@ -3,6 +3,7 @@ package online
 // This file converts a Config to the settings of the parts of a Learner.
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"strings"
@@ -126,9 +127,7 @@ func (s *settings) newExperts(levels *levels.Expert, halfLife float64) (x *exper
 	if !s.corrects {
 		return experts.New(c), nil
 	}
-	if halfLife == 0 {
-		halfLife = correctHalfLife
-	}
+	halfLife = cmp.Or(halfLife, correctHalfLife)
 	own, groups := loss.AsGroups(s.levels.Noises[s.expected]).Odds("") // 0 for silent noise, because the experts then learn masked copies
 	l, outputs := s.levels.Loss, levels.Outputs
 	c.Groups, c.Samples = groups, s.levels.Adapts && schedule.Samples(l)

@@ -44,7 +44,7 @@ func (l *Learner) Snapshot() *Snapshot {
 	l.snapshot = l.encoder.Table.Snapshot(l.snapshot)
 	schema := l.encoder.Schema().View()
 	s := &Snapshot{
-		model: l.model(schema, l.snapshot), largest: l.predictor.mixture.Largest(0), state: l.encode(), refused: l.encodeRefused(), report: l.Report(), foreign: l.encoder.Scaling.OwnBasisColumns(), counted: l.counted().Clone(),
+		model: l.model(schema, l.snapshot), largest: l.predictor.mixture.Largest(0), state: l.encode(), refused: coder.Encode(l.monitors.Refused.State), report: l.Report(), foreign: l.encoder.Scaling.OwnBasisColumns(), counted: l.counted().Clone(),
 	}
 	s.older, s.err = l.monitors.Older.EachBlock()
 	for v := range l.levels.Noises {
@@ -188,13 +188,6 @@ func outputsState(c *coder.Coder, outputs *int, y *rare.Classes) {
 	if c.Bool(&on); on {
 		y.State(c)
 	}
-}
-
-// encodeRefused returns the encoded block "refused".
-func (l *Learner) encodeRefused() []byte {
-	c := &coder.Coder{}
-	l.monitors.Refused.State(c)
-	return c.Out
 }
 
 // state encodes or decodes the state that is neither in rows nor in the model. To decode, it needs the Covariance of

@@ -261,10 +261,7 @@ type Block struct {
 }
 
 func (b Block) Kill(e *Event) {
-	across := b.Across
-	if across == 0 {
-		across = int(math.Ceil(math.Sqrt(float64(e.Columns))))
-	}
+	across := cmp.Or(b.Across, int(math.Ceil(math.Sqrt(float64(e.Columns)))))
 	if b.Size > 0 {
 		r := e.random(0xb10c)
 		b.Height, b.Width = min(b.Size, across), min(b.Size, across)

@@ -209,10 +209,7 @@ func (r *Replay) Run(ctx context.Context, subjects []*Subject) (*Result, error) 
 		return nil, errors.New("a replay wants a subject, a nightmare, a treatment and a repetition at least")
 	}
 	result := &Result{Seed: r.Seed, Repeat: r.Repeat, Events: len(subjects[0].Examples), Numbers: loss.IsRegression(subjects[0].loss())}
-	bins := r.Bins
-	if bins == 0 {
-		bins = 50
-	}
+	bins := cmp.Or(r.Bins, 50)
 	result.BinEvents = max(1, (result.Events+bins-1)/bins)
 	columns := make([]int, len(subjects))
 	for i, s := range subjects {
@@ -471,13 +468,6 @@ func (u *run) do(ctx context.Context, stage *Stage, binEvents int) (outcome, err
 	return o, nil
 }
 
-// markDead marks the features of an event that the nightmare removes. The field X of the event must be set.
-func (u *run) markDead(event *Event) {
-	event.Dead = slices.Grow(event.Dead[:0], event.X.Len())[:event.X.Len()]
-	clear(event.Dead)
-	u.nightmare.Kill(event)
-}
-
 // fixed scores events with a model.
 type fixed struct {
 	model  model.Model
@@ -516,7 +506,9 @@ func (f *fixed) predict(u *run, ev *Event, e *event.Example) (model.Decision, []
 	scaler := &f.model.About().Scaler
 	f.field = scaler.FieldsOf(&f.raw, f.x.Index, f.field) // columns that the Scaler adds have no field
 	ev.X, ev.Field = f.x, f.field
-	u.markDead(ev)
+	ev.Dead = slices.Grow(ev.Dead[:0], ev.X.Len())[:ev.X.Len()]
+	clear(ev.Dead)
+	u.nightmare.Kill(ev)
 	left := ev.Left
 	if left == 0 {
 		left = 1 - deadFraction(ev.Dead, ev.X.Index)

@@ -225,13 +225,10 @@ func (o *Objective) Minimize(ctx context.Context, opt batch.Options) (*batch.Res
 			}
 		}
 	}
-	r := &batch.Result{Gap: math.Inf(1), Objective: math.Inf(1)}
+	r := &batch.Result{Solution: batch.Solution{Gap: math.Inf(1), Objective: math.Inf(1)}}
 	lower := math.Inf(-1)
 	random := rand.New(rand.NewPCG(1, 0))
-	limit := opt.MaxIterations
-	if limit == 0 {
-		limit = 20_000
-	}
+	limit := cmp.Or(opt.MaxIterations, 20_000)
 	for r.Iterations < limit {
 		if err := ctx.Err(); err != nil {
 			return nil, err

@@ -107,7 +107,7 @@ func (o *Objective) Minimize(ctx context.Context, opt batch.Options) (*batch.Res
 	}
 	defer o.data.Weigh(o.m)
 	progress := opt.Progress
-	total := &batch.Result{Gap: math.Inf(1), Objective: math.Inf(1)}
+	total := &batch.Result{Solution: batch.Solution{Gap: math.Inf(1), Objective: math.Inf(1)}}
 	if opt.Start != nil {
 		total.W = append([]float64(nil), opt.Start...)
 		total.Objective = o.ValueGrad(opt.Start, nil)

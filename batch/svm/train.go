@@ -176,7 +176,7 @@ func (t *trainer) train(ctx context.Context) (*Fit, error) {
 		if c.Progress != nil {
 			mu.Lock()
 			defer mu.Unlock()
-			c.Progress(batch.Progress{Problem: i, Problems: len(problems), Iteration: results[i].iterations, Objective: results[i].objective, Gap: results[i].gap})
+			c.Progress(batch.Progress{Problem: i, Problems: len(problems), Iteration: results[i].Iterations, Objective: results[i].Objective, Gap: results[i].Gap})
 		}
 		return nil
 	})
@@ -189,10 +189,7 @@ func (t *trainer) train(ctx context.Context) (*Fit, error) {
 		Pairs: outputs > 1 && c.Multiclass == "ovo", Events: uint64(d.Rows()), Trained: "train"}
 	coef := make([]float64, d.Rows()*outputs)
 	for o, r := range results {
-		f.Objective += r.objective
-		f.Gap += r.gap
-		f.Converged = f.Converged && r.converged
-		f.Iterations += r.iterations
+		f.Add(r.Solution)
 		f.Jitter = max(f.Jitter, r.jitter)
 		f.Vectors += r.vectors
 		head.Intercept[o] = r.b
@@ -229,14 +226,12 @@ type Matrices struct {
 }
 
 type result struct {
-	rows           []int // rows of the data that the problem uses
-	gamma          []float64
-	b              float64
-	objective, gap float64
-	jitter         float64
-	converged      bool
-	iterations     int
-	vectors        int
+	rows  []int // rows of the data that the problem uses
+	gamma []float64
+	b     float64
+	batch.Solution
+	jitter  float64
+	vectors int
 }
 
 // matrix computes the matrices of the examples d, in a fraction of the memory limit: the limit divided by the integer
@@ -336,8 +331,8 @@ func (t *trainer) solve(ctx context.Context, p batch.Subproblem) (result, error)
 		r.gamma = m.drop.Expansion(dual.Beta)
 	}
 	// The certificate includes the rounding error of the sums in Primal and Dual.
-	r.objective, r.gap = 2*t.l2*dual.Primal, 2*t.l2*(max(dual.Gap, 0)+1e-14*math.Abs(dual.Primal))
-	r.converged, r.iterations = dual.Converged, dual.Iterations
+	r.Objective, r.Gap = 2*t.l2*dual.Primal, 2*t.l2*(max(dual.Gap, 0)+1e-14*math.Abs(dual.Primal))
+	r.Converged, r.Iterations = dual.Converged, dual.Iterations
 	for _, b := range dual.Beta {
 		if b != 0 {
 			r.vectors++
@@ -363,9 +358,9 @@ func (t *trainer) square(r *result, k *Gram, y, weight []float64) error {
 	// At the minimum the penalties are gamma'K S (y - f), so J = (y - f)'S (y - b).
 	for i := range y {
 		f := batch.Dot(k.Row(i), r.gamma) + r.b
-		r.objective += t.kappa * weight[i] * (y[i] - f) * (y[i] - r.b)
+		r.Objective += t.kappa * weight[i] * (y[i] - f) * (y[i] - r.b)
 	}
-	r.gap, r.converged, r.iterations, r.vectors = math.Inf(1), true, 1, len(y)
+	r.Gap, r.Converged, r.Iterations, r.vectors = math.Inf(1), true, 1, len(y)
 	return nil
 }
 

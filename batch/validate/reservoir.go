@@ -105,28 +105,17 @@ func (r *Reservoir) Encode() []byte {
 }
 
 func (k *keptEvent) code(c *coder.Coder) {
-	partition, time, offset := int(k.partition), int(k.Time), int(k.Offset)
+	partition := int64(k.partition)
 	c.Uint(&k.hash)
-	c.Int(&partition)
+	c.Int64(&partition)
 	c.Int(&k.Label)
 	c.Each(&k.Target, &k.Weight)
-	c.Int(&time)
-	c.Int(&offset)
+	c.Int64(&k.Time)
+	c.Int64(&k.Offset)
 	c.Uint32s(&k.Features.Index)
 	c.Floats(&k.Features.Value)
-	fields := make([]uint32, len(k.Field))
-	for i, id := range k.Field {
-		fields[i] = uint32(id)
-	}
-	c.Uint32s(&fields)
-	if !c.Decode {
-		return
-	}
-	k.partition, k.Time, k.Offset = int32(partition), int64(time), int64(offset)
-	k.Field = nil
-	for _, id := range fields {
-		k.Field = append(k.Field, uint16(id))
-	}
+	c.WideUint16s(&k.Field)
+	k.partition = int32(partition)
 }
 
 // NewReservoir returns a Reservoir of at most size events. It continues from data, a result of Encode. If data is nil,

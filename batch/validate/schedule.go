@@ -4,6 +4,7 @@ package validate
 // while learning share it.
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -165,10 +166,7 @@ func (a *Auto) Due(p Progress, features func() int) int {
 		return 0
 	}
 	learning := p.Learning.Seconds() / float64(p.Own) // seconds per record
-	each := a.each.Seconds()
-	if each == 0 {
-		each = autoDear * learning
-	}
+	each := cmp.Or(a.each.Seconds(), autoDear*learning)
 	all := p.CPU.Seconds() + learning*float64(p.Records-p.Own)
 	n := min(p.Sampled, int((autoFraction*all-a.spent.Seconds())/each))
 	if n < autoLeast {

@@ -22,10 +22,7 @@ import (
 // HeldOut reports whether a record belongs to the holdout, a fraction 1/k of all records. The result depends only on
 // the position of the record, so it is the same in every process.
 func HeldOut(partition int32, offset int64, k uint64) bool {
-	if k == 0 {
-		return false
-	}
-	return mix(uint64(offset)+uint64(partition)<<48)%k == 0
+	return k > 0 && mix(uint64(offset)+uint64(partition)<<48)%k == 0
 }
 
 // Validator solves the exact problem of a Learner on the events that it has learned.
@@ -140,10 +137,6 @@ func (v *Validator) gather(ctx context.Context, s Request, pace *throttle) (*gat
 		got = &gathered{evidence: batch.NewEvidence(s.Live), source: "reservoir", read: uint64(n)}
 		for i := range sample.events {
 			k := &sample.events[i]
-			k.Fingerprint = 0
-			if len(k.Field) == 0 {
-				k.Field = nil
-			}
 			e := k.Example
 			if !HeldOut(k.partition, e.Offset, v.Config.Holdout) {
 				e.Weight *= float64(sample.met) / float64(n) // each kept event represents this many events

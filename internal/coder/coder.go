@@ -94,14 +94,19 @@ func (c *Coder) Each(p ...*float64) {
 	}
 }
 
+// word encodes v, or decodes a number in the same format. It returns the number.
+func (c *Coder) word(v uint32) uint32 {
+	if c.Decode {
+		return c.Uint32()
+	}
+	c.Out = binary.LittleEndian.AppendUint32(c.Out, v)
+	return v
+}
+
 // length encodes or decodes the length of a slice whose elements have the given size.
 func (c *Coder) length(n, size int) int {
-	if !c.Decode {
-		c.Out = binary.LittleEndian.AppendUint32(c.Out, uint32(n))
-		return n
-	}
-	n = int(c.Uint32())
-	if n*size > len(c.In) {
+	n = int(c.word(uint32(n)))
+	if c.Decode && n*size > len(c.In) {
 		c.Failed, c.In = true, nil
 		return 0
 	}
@@ -118,16 +123,18 @@ func (c *Coder) Bytes(p *[]byte) {
 	*p = append([]byte(nil), c.take(n)...)
 }
 
-// Floats encodes or decodes a slice.
-func (c *Coder) Floats(p *[]float64) { slice(c, p, 8, c.Float) }
+// Floats encodes or decodes slices, in order.
+func (c *Coder) Floats(p ...*[]float64) {
+	for _, p := range p {
+		slice(c, p, 8, c.Float)
+	}
+}
 
 // Float32s encodes or decodes a slice. NaN and infinities are valid.
 func (c *Coder) Float32s(p *[]float32) {
 	slice(c, p, 4, func(v *float32) {
-		if !c.Decode {
-			c.Out = binary.LittleEndian.AppendUint32(c.Out, math.Float32bits(*v))
-		} else {
-			*v = math.Float32frombits(c.Uint32())
+		if bits := c.word(math.Float32bits(*v)); c.Decode {
+			*v = math.Float32frombits(bits)
 		}
 	})
 }
@@ -138,10 +145,8 @@ func (c *Coder) Uints(p *[]uint64) { slice(c, p, 8, c.Uint) }
 // Uint32s encodes or decodes a slice.
 func (c *Coder) Uint32s(p *[]uint32) {
 	slice(c, p, 4, func(v *uint32) {
-		if !c.Decode {
-			c.Out = binary.LittleEndian.AppendUint32(c.Out, *v)
-		} else {
-			*v = c.Uint32()
+		if n := c.word(*v); c.Decode {
+			*v = n
 		}
 	})
 }
@@ -155,6 +160,22 @@ func (c *Coder) Uint16s(p *[]uint16) {
 			*v = binary.LittleEndian.Uint16(b)
 		}
 	})
+}
+
+// WideUint16s encodes or decodes a slice in the format of Uint32s. Larger numbers are decoded as the largest uint16.
+func (c *Coder) WideUint16s(p *[]uint16) {
+	slice(c, p, 4, func(v *uint16) {
+		if n := c.word(uint32(*v)); c.Decode {
+			*v = uint16(min(n, math.MaxUint16))
+		}
+	})
+}
+
+// Encode returns what state encodes.
+func Encode(state func(*Coder)) []byte {
+	c := &Coder{}
+	state(c)
+	return c.Out
 }
 
 // Length encodes or decodes the length of a list in the format of Uint, for lists whose elements the caller encodes or

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -93,15 +94,11 @@ func unit(text string) string {
 // join records in Joined the first spelling of a class that differs from the class name. A warning lists these
 // spellings.
 func (s *Schema) join(class int, label []byte) {
-	if s.Classes[class] == string(label) {
+	name := s.Classes[class]
+	if name == string(label) || slices.ContainsFunc(s.Joined, func(pair [2]string) bool { return pair[0] == name }) {
 		return
 	}
-	for _, pair := range s.Joined {
-		if pair[0] == s.Classes[class] {
-			return
-		}
-	}
-	s.Joined = append(s.Joined[:len(s.Joined):len(s.Joined)], [2]string{s.Classes[class], string(label)})
+	s.Joined = append(s.Joined[:len(s.Joined):len(s.Joined)], [2]string{name, string(label)})
 }
 
 // LabelSpellings returns sentences for a warning. The sentences list labels that were joined as spellings of one
@@ -194,12 +191,7 @@ func PlainNumber(text []byte) []byte {
 	}
 	whole, fraction, _ := bytes.Cut(rest, []byte{'.'})
 	digits := append(append(make([]byte, 0, len(rest)), whole...), fraction...)
-	for _, c := range digits {
-		if c < '0' || c > '9' {
-			return nil
-		}
-	}
-	if len(digits) == 0 {
+	if len(digits) == 0 || len(bytes.Trim(digits, "0123456789")) > 0 {
 		return nil
 	}
 	exponent -= len(fraction)

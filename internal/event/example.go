@@ -174,10 +174,7 @@ type Batch struct {
 // Extend adds an Example, which may have the memory of an earlier one, and returns it.
 func (b *Batch) Extend() *Example {
 	n := len(b.Examples)
-	if n == cap(b.Examples) {
-		b.Examples = slices.Grow(b.Examples, 1)
-	}
-	b.Examples = b.Examples[:n+1]
+	b.Examples = slices.Grow(b.Examples, 1)[:n+1]
 	return &b.Examples[n]
 }
 

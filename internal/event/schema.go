@@ -3,6 +3,7 @@ package event
 // This file defines Schema, which maps events to columns.
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -107,12 +108,7 @@ func (k *Kind) UnmarshalText(b []byte) error {
 func (k Kind) Named() bool { return k == Numeric || k == Categorical || k == Boolean }
 
 // GroupName returns the name of the group of a field.
-func (f *Field) GroupName() string {
-	if f.Group != "" {
-		return f.Group
-	}
-	return f.Name
-}
+func (f *Field) GroupName() string { return cmp.Or(f.Group, f.Name) }
 
 // NewSchema returns a Schema with 2^bits columns, the anonymous field and the given classes. If no classes are given,
 // it learns up to maxClasses from labels.

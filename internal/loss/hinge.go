@@ -91,8 +91,8 @@ func smoothStep(u, v float64) (cdf, phi, s float64) {
 		return 0.5, 0, 0
 	}
 	s = math.Sqrt(v)
-	cdf, phi = normal(u / s)
-	return cdf, phi, s
+	a := u / s
+	return 0.5 * Erfc(-a/math.Sqrt2), Exp(-0.5*a*a) / math.Sqrt(2*math.Pi), s // without a call of normal, because it is called often
 }
 
 // smoothStep2 returns the second derivatives of u Phi(u/s) + s phi(u/s) with s = sqrt(v): by (u, u), by (u, v) and by

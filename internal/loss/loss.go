@@ -7,6 +7,7 @@ package loss
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -83,13 +84,12 @@ func (t Target) String() string { return targetNames[t] }
 // MarshalText and UnmarshalText convert a Target to and from its name.
 func (t Target) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
 func (t *Target) UnmarshalText(b []byte) error {
-	for i, name := range targetNames {
-		if name == string(b) {
-			*t = Target(i)
-			return nil
-		}
+	i := slices.Index(targetNames, string(b))
+	if i < 0 {
+		return fmt.Errorf("unknown kind of target %q", b)
 	}
-	return fmt.Errorf("unknown kind of target %q", b)
+	*t = Target(i)
+	return nil
 }
 
 // Check returns an error if y is not a valid target of that kind.

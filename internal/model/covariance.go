@@ -89,9 +89,7 @@ func (c *Covariance) deviation(i int) float64 { return math.Sqrt(c.Matrix[i*(len
 
 // Block returns the Covariance as a block for a model file.
 func (c *Covariance) Block() event.Block {
-	w := coder.Coder{}
-	c.state(&w)
-	return event.Block{Name: blockCovariance, Data: w.Out}
+	return event.Block{Name: blockCovariance, Data: coder.Encode(c.state)}
 }
 
 const blockCovariance = "covariance"
@@ -99,11 +97,7 @@ const blockCovariance = "covariance"
 // state encodes or decodes the block: columns, fields, means, and the lower triangle of the matrix, row by row.
 func (c *Covariance) state(w *coder.Coder) {
 	w.Uint32s(&c.Columns)
-	fields := make([]uint32, len(c.Fields))
-	for i, f := range c.Fields {
-		fields[i] = uint32(f)
-	}
-	w.Uint32s(&fields)
+	w.WideUint16s(&c.Fields)
 	w.Floats(&c.Mean)
 	n := len(c.Columns)
 	var triangle []float64
@@ -115,10 +109,6 @@ func (c *Covariance) state(w *coder.Coder) {
 	w.Floats(&triangle)
 	if !w.Decode || n > MaxCovariance || len(triangle) != n*(n+1)/2 {
 		return
-	}
-	c.Fields = make([]uint16, len(fields))
-	for i, f := range fields {
-		c.Fields[i] = uint16(min(f, event.MaxFields-1))
 	}
 	c.Matrix = make([]float64, n*n)
 	for i := range n {

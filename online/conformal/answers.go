@@ -72,9 +72,7 @@ func (c *Predictor) Encode() []byte {
 	if c == nil {
 		return nil
 	}
-	to := &coder.Coder{}
-	c.State(to)
-	return to.Out
+	return coder.Encode(c.State)
 }
 
 // Decode reads the result of Encode. It returns false if data is invalid.

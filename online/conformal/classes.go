@@ -69,23 +69,12 @@ func (c *Predictor) least(r, k int) (p float64, always bool) {
 	return s.least, s.limit == model.MostLimit
 }
 
-// codeClasses encodes or decodes the list of classes, and calls one for each class.
-func (c *Predictor) codeClasses(to *coder.Coder, one func(*class)) {
-	n := len(c.classes)
-	to.Int(&n)
-	if to.Decode {
-		if n < 0 || n > len(to.In)/24 { // the smallest encoded class has 24 bytes
-			to.Failed, n = true, 0
-		}
-		c.classes = make([]class, n)
-	}
-	for k := range c.classes {
-		one(&c.classes[k])
-	}
-}
-
-// code encodes or decodes which ranges have scores. It calls one for each of these ranges.
-func (k *class) code(to *coder.Coder, one func(r int, s *scores)) {
+// state encodes or decodes the class: which ranges have scores, and their scores. of has the scores of the ranges. state
+// adds moved to α.
+func (k *class) state(to *coder.Coder, moved float64, of *[Ranges]scores) {
+	all, recent := &k.came.all, &k.came.recent
+	to.Each(&all.events, &all.held, &recent.events, &recent.held)
+	to.Failed = to.Failed || !(all.held >= 0 && all.held <= all.events && recent.held >= 0 && recent.held <= recent.events)
 	var some uint64
 	for r, s := range k.ranges {
 		if s != nil {
@@ -96,16 +85,9 @@ func (k *class) code(to *coder.Coder, one func(r int, s *scores)) {
 	to.Failed = to.Failed || some>>Ranges != 0
 	for r := range k.ranges {
 		if some>>r&1 != 0 {
-			one(r, k.at(r, 0))
+			k.at(r, 0).state(to, moved, &of[r])
 		}
 	}
-}
-
-func (k *class) state(to *coder.Coder, moved float64, of *[Ranges]scores) {
-	all, recent := &k.came.all, &k.came.recent
-	to.Each(&all.events, &all.held, &recent.events, &recent.held)
-	to.Failed = to.Failed || !(all.held >= 0 && all.held <= all.events && recent.held >= 0 && recent.held <= recent.events)
-	k.code(to, func(r int, s *scores) { s.state(to, moved, &of[r]) })
 }
 
 // ByClass returns the coverage of each class that has prediction sets. names holds the names of the classes.

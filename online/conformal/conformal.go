@@ -297,7 +297,10 @@ func (c *Predictor) State(to *coder.Coder) {
 	for r := range c.ranges {
 		c.ranges[r].state(to, c.miss-miss, nil)
 	}
-	c.codeClasses(to, func(k *class) { k.state(to, c.miss-miss, &c.ranges) })
+	coder.Length(to, &c.classes, len(to.In)/24) // the smallest encoded class has 24 bytes
+	for k := range c.classes {
+		c.classes[k].state(to, c.miss-miss, &c.ranges)
+	}
 }
 
 // state encodes or decodes the scores of a range. If the scores are of a class, of has the scores of its range. state

@@ -62,9 +62,7 @@ func (g *Gain) Resting() bool { return g.resting }
 
 // State encodes or decodes the state.
 func (g *Gain) State(c *coder.Coder) {
-	c.Float(&g.judged)
-	c.Float(&g.size)
-	c.Float(&g.gain)
+	c.Each(&g.judged, &g.size, &g.gain)
 	c.Uint(&g.counted)
 	c.Bool(&g.resting)
 }

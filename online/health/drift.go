@@ -86,6 +86,5 @@ func (p *Detector) AlarmState(c *coder.Coder) {
 	d := &p.alarms
 	c.Uint(&d.Alarms)
 	c.Uint(&d.Event)
-	c.Float(&d.Before)
-	c.Float(&d.After)
+	c.Each(&d.Before, &d.After)
 }

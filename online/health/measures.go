@@ -4,6 +4,7 @@ package health
 // wrong.
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -203,9 +204,7 @@ func (b *Baselines) Tell(t *LabeledEvent) (prior float64) {
 		b.total.add(t.Weight, of)
 		b.block.add(t.Weight, of)
 	}
-	if b.First == 0 {
-		b.First = t.Number
-	}
+	b.First = cmp.Or(b.First, t.Number)
 	b.last = label
 	b.weight += t.Weight
 	b.mean += (label - b.mean) * (t.Weight / b.weight)

@@ -306,9 +306,7 @@ func (f *Gatherer) State(c *coder.Coder) {
 	c.Uint32s(&f.Columns)
 	c.Uint16s(&f.fields)
 	c.Uint(&f.Gathered)
-	c.Float(&f.sums.Weight)
-	c.Float(&f.unit)
-	c.Float(&f.inverseDecay)
+	c.Each(&f.sums.Weight, &f.unit, &f.inverseDecay)
 	c.Floats(&f.sums.Mean)
 	n := len(f.Columns)
 	var triangle []float64

@@ -153,8 +153,6 @@ func (s *Weights) Mix(out []float64) []float64 {
 func (s *Weights) State(c *coder.Coder) {
 	n, rates := len(s.prior), len(s.rates)
 	c.Float(&s.taken)
-	c.Floats(&s.values)
-	c.Floats(&s.trust)
-	c.Floats(&s.mean)
+	c.Floats(&s.values, &s.trust, &s.mean)
 	c.Failed = c.Failed || len(s.values) != n*rates || len(s.trust) != rates || len(s.mean) != n
 }

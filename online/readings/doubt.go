@@ -8,6 +8,7 @@ package readings
 // doubted readings, and from masked copies of events, which count for little as soon as there are own events.
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -281,9 +282,7 @@ func (d *Doubter) loss(e *Event, of *event.Example, scores []float64) float64 {
 	}
 	loss = min(loss, mostSquare)
 	if of == e.Example {
-		if d.square == 0 {
-			d.square = loss
-		}
+		d.square = cmp.Or(d.square, loss)
 		d.square += (loss - d.square) / gainsMemory
 	}
 	return loss / max(2*d.square, 1e-300)

@@ -133,7 +133,6 @@ func (r *Refresh) move(row []float64, j int, delta, inverse float64) {
 }
 
 func (t *trial) state(c *coder.Coder) {
-	c.Floats(&t.gain)
-	c.Floats(&t.trust)
+	c.Floats(&t.gain, &t.trust)
 	c.Uint32s(&t.columns)
 }

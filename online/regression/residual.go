@@ -71,11 +71,6 @@ func (r *Residual) deviationAt(value float64) float64 {
 	return r.Deviation * min(max(1, r.spreads.inForce.Of(value)), 2)
 }
 
-// isOutlier reports whether the residual x at a predicted value is an outlier. It ignores how many outliers there were.
-func (r *Residual) isOutlier(x, value float64) bool {
-	return r.samples >= residualWarmup && math.Abs(x-r.Mean) > residualClip*r.deviationAt(value)
-}
-
 // Clip returns the target y or, if y is an outlier, the nearest target that is no outlier. value is the predicted
 // value, and v is the variance of its score, see model.ScoreVariance.
 func (r *Residual) Clip(t loss.Target, y, value, v float64) float64 {
@@ -96,7 +91,7 @@ func (r *Residual) Take(t loss.Target, y, value, v float64) {
 	low, high := r.bounds(t, value, v)
 	x := r.Of(t, y, value)
 	r.outliers *= 1 - 1.0/residualWindow
-	outlier := r.isOutlier(x, value)
+	outlier := r.samples >= residualWarmup && math.Abs(x-r.Mean) > residualClip*r.deviationAt(value) // however many there were
 	if outlier {
 		r.outliers++
 	}

@@ -100,18 +100,13 @@ func (s *spreads) spread() *model.Spread {
 func (s *spreads) state(c *coder.Coder) {
 	c.Uint(&s.count)
 	c.Float(&s.expected)
-	c.Floats(&s.sample)
-	c.Floats(&s.edges)
-	c.Floats(&s.at)
-	c.Floats(&s.size)
-	c.Floats(&s.weight)
+	c.Floats(&s.sample, &s.edges, &s.at, &s.size, &s.weight)
 	known := s.inForce != nil
 	if c.Bool(&known); known {
 		if c.Decode {
 			s.inForce = &model.Spread{}
 		}
-		c.Floats(&s.inForce.At)
-		c.Floats(&s.inForce.Factor)
+		c.Floats(&s.inForce.At, &s.inForce.Factor)
 	}
 	c.Failed = c.Failed || len(s.sample) > sampleSize || len(s.size) != len(s.at) || len(s.weight) != len(s.at) || len(s.at) > 0 && len(s.edges) != len(s.at)-1 ||
 		known && len(s.inForce.At) != len(s.inForce.Factor)

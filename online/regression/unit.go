@@ -3,6 +3,7 @@
 package regression
 
 import (
+	"cmp"
 	"math"
 
 	"blankout/batch"
@@ -47,10 +48,7 @@ const (
 
 // NewUnit returns the unit of a new stream. halfLife is the half-life of its moments, in targets; 0 means unitHalfLife.
 func NewUnit(t loss.Target, halfLife float64) Unit {
-	if halfLife == 0 {
-		halfLife = unitHalfLife
-	}
-	u := Unit{Target: t, Scale: 1, keep: math.Exp2(-1 / halfLife)}
+	u := Unit{Target: t, Scale: 1, keep: math.Exp2(-1 / cmp.Or(halfLife, unitHalfLife))}
 	if t == loss.Count {
 		u.Scale = unknownCount
 	}

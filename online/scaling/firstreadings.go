@@ -274,8 +274,7 @@ func (g *recentReadings) state(c *coder.Coder) {
 	for _, column := range columns {
 		r := g.of(column)
 		c.Floats(&r.values)
-		c.Float(&r.at)
-		c.Float(&r.outliers)
+		c.Each(&r.at, &r.outliers)
 		if c.Decode && len(r.values) > model.FirstReadings {
 			c.Failed = true
 			return

@@ -97,10 +97,9 @@ func (a *Stale) EachBlock() (iter.Seq[event.Block], error) {
 		models, each = append(models, m), append(each, blocks)
 	}
 	own := *a
-	c := &coder.Coder{}
-	own.state(c, models)
+	data := coder.Encode(func(c *coder.Coder) { own.state(c, models) })
 	return func(yield func(event.Block) bool) {
-		if own.seen == 0 || !yield(event.Block{Name: Block, Data: c.Out}) {
+		if own.seen == 0 || !yield(event.Block{Name: Block, Data: data}) {
 			return
 		}
 		for i, blocks := range each {

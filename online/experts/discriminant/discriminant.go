@@ -305,8 +305,7 @@ func (d *Expert) Restart() { d.begin(d.columns) }
 // State encodes or decodes the expert. The reader must follow the same columns.
 func (d *Expert) State(c *coder.Coder) {
 	c.Uint(&d.learned)
-	c.Float(&d.total)
-	c.Float(&d.norm)
+	c.Each(&d.total, &d.norm)
 	for _, list := range []*[]float64{&d.counts, &d.means, &d.scatter, &d.weights, &d.bias} {
 		n := len(*list)
 		if c.Floats(list); len(*list) != n {

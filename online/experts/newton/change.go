@@ -168,7 +168,11 @@ func (e *Expert) State(c *coder.Coder) {
 		e.follow(columns)
 	}
 	c.Uint(&e.met)
-	for _, list := range append([]*[]float64{&e.p.data, &e.noise}, pointers(e.u)...) {
+	lists := []*[]float64{&e.p.data, &e.noise}
+	for i := range e.u {
+		lists = append(lists, &e.u[i])
+	}
+	for _, list := range lists {
 		n := len(*list)
 		c.Floats(list)
 		c.Failed = c.Failed || len(*list) != n
@@ -185,11 +189,4 @@ func (e *Expert) State(c *coder.Coder) {
 	for j := range e.p.n {
 		c.Failed = c.Failed || !(e.p.column(j)[j] > 0)
 	}
-}
-
-func pointers(lists [][]float64) (out []*[]float64) {
-	for i := range lists {
-		out = append(out, &lists[i])
-	}
-	return out
 }

@@ -333,16 +333,14 @@ func (d *groupNoise) state(c *coder.Coder, variables, outputs int) {
 		b := &d.blocks[i]
 		c.Uint(&b.key)
 		places(&b.places)
-		c.Floats(&b.s)
-		c.Floats(&b.c)
+		c.Floats(&b.s, &b.c)
 		n := len(b.places)
 		c.Failed = c.Failed || len(b.s) != n*n || len(b.c) != outputs*n
 	}
 	c.Int(&d.turn)
 	c.Int(&d.column)
 	places(&d.places)
-	c.Floats(&d.factor)
-	c.Floats(&d.wanted)
+	c.Floats(&d.factor, &d.wanted)
 	n := len(d.places)
 	if c.Decode {
 		c.Failed = c.Failed || uint(d.turn) > uint(len(d.blocks)) || uint(d.column) > uint(n) || len(d.factor) != n*n || len(d.wanted) != outputs*n
