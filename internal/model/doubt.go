@@ -242,10 +242,7 @@ func (m *Linear) readCells(x *cells, e *event.Example, t *cellEvent) {
 
 // absentIsZero reports whether an event without a column has the value 0 there.
 func (m *Linear) absentIsZero(e *event.Example, column uint32, field uint16) bool {
-	if field != 0 || e.MissesColumn(column) {
-		return false
-	}
-	return m.Missing == nil || !m.Missing.ColumnsCanBeMissing || m.Missing.ReadsZero(column)
+	return field == 0 && !e.MissesColumn(column) && (m.Missing == nil || !m.Missing.ColumnsCanBeMissing || m.Missing.ReadsZero(column))
 }
 
 // doubted returns the doubted readings of an event that t describes; nil if there are none.

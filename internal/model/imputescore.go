@@ -299,10 +299,7 @@ func (c *Covariance) Values(x event.Vec, room []float64) []float64 {
 // outlier reports whether a value is an outlier, from which no other value may be imputed. A value is an outlier if it
 // is far from the mean of its column, or if it is the value to which Scaler.Clip moves outliers.
 func (c *Covariance) outlier(place int, value float64, standardized bool) bool {
-	if standardized && IsOutlier(value) {
-		return true
-	}
-	return math.Abs(value-c.Mean[place]) > ScalerClip*max(c.deviation(place), 1e-200)
+	return standardized && IsOutlier(value) || math.Abs(value-c.Mean[place]) > ScalerClip*max(c.deviation(place), 1e-200)
 }
 
 // leastChance is the probability below which the mixture of loss.LogisticGaussian is too inaccurate. Below it, widen
