@@ -1,17 +1,21 @@
 package health
 
-// This file has the progressive measures, two simple baselines for comparison, and counts of labels that are probably
-// wrong.
-
 import (
 	"cmp"
 	"math"
 	"slices"
+	"strconv"
+	"time"
 
 	"blankout/internal/coder"
+	"blankout/internal/event"
 	"blankout/internal/measure"
+	"blankout/internal/model"
 	"blankout/online/rare"
 )
+
+// This file has the progressive measures, two simple baselines for comparison, and counts of labels that are probably
+// wrong.
 
 // Measures holds the progressive measures: each event is predicted with the published weights before it is learned.
 // Sums are weighted by the importance of events.
@@ -387,4 +391,170 @@ func (p *Prior) State(c *coder.Coder) {
 	c.Uint(&p.Event)
 	c.Uint(&p.events)
 	c.Each(&p.LogLoss, &p.Frequencies, &p.Size, &p.all, &p.weight, &p.loss, &p.frequencies, &p.squares, &p.size)
+}
+
+// Counts holds the counts from which warnings about the whole stream are computed.
+type Counts struct {
+	Measures  Measures
+	Baselines Baselines // predictors that use only the labels
+	Prior     Prior
+	Refused   Refused
+}
+
+// Met is an event in raw form, before it is learned.
+type Met struct {
+	Event *event.Example
+	// Came is the event as it arrived. Event is the same event, but faulty readings are declared missing.
+	Came   *event.Example
+	Number uint64 // number of the event
+	// Named reports whether missing fields can be determined by their name. Present has the fields that the event had
+	// when it arrived.
+	Named   bool
+	Present model.FieldSet
+	Fields  []event.Field  // fields of the stream so far, by id
+	Usual   *model.Missing // which fields are usual; nil until known
+	Error   float64        // expected error rate of complete events; -1 if unknown
+	// Examined reports that the numbers of the event were compared with each other, and Doubted has those that are
+	// probably no measurements.
+	Examined bool
+	Doubted  []model.DoubtedReading
+}
+
+// LabeledEvent is a labeled event and its prediction, before the event is learned.
+type LabeledEvent struct {
+	Number uint64 // number of the event
+	After  uint64 // number of learned events at the time of the prediction
+	Time   int64  // event time in milliseconds since the Unix epoch; 0 if not known
+	Weight float64
+	// Loss is the loss for the drift detector: the log-loss, or the absolute error in standard deviations of the
+	// targets.
+	Loss float64
+
+	// For classification: the label, the predicted class, and the importance with which the event is learned. Score is
+	// the score of the label's output (with two classes, of the second class), and the probability is the label's.
+	// Likelihood reports whether the log-loss can be compared with the log-loss of the class frequencies.
+	Label, Predicted   int
+	Learned            float64
+	Score, Probability float64
+	Likelihood         bool
+
+	// For regression: the target, the predicted value, and the prediction interval (NaN if there is none).
+	Regression               bool
+	Target, Value, Low, High float64
+}
+
+// Moment is the number and time of an event.
+type Moment struct {
+	Event uint64 // number of the event
+	Time  int64  // event time in milliseconds since the Unix epoch; 0 if not known
+}
+
+func (m *Moment) state(c *coder.Coder) {
+	c.Uint(&m.Event)
+	c.Int64(&m.Time)
+}
+
+// when returns the time of a moment, or nil if it is unknown.
+func (m Moment) when() *time.Time {
+	if m.Time == 0 {
+		return nil
+	}
+	t := time.UnixMilli(m.Time).UTC()
+	return &t
+}
+
+func (m Moment) String() string {
+	if t := m.when(); t != nil {
+		return t.Format(time.RFC3339)
+	}
+	return "event " + strconv.FormatUint(m.Event, 10)
+}
+
+// Sampled reports whether an event is in a sample of one in 2^bits. Multiplication by the golden ratio spreads the
+// sample evenly, so that the sample does not follow a period of the stream.
+func Sampled(event uint64, bits uint) bool { return event*0x9e3779b97f4a7c15>>(64-bits) == 0 }
+
+// The part below has the drift detector.
+
+// Drift is the state of the drift detector on the progressive log-loss. It is the Page-Hinkley test. It sums the excess
+// of the loss over its mean, and raises an alarm when the sum is far above its minimum.
+type Drift struct {
+	Alarms uint64 `json:"alarms"`
+	// Event is the number of the event that raised the latest alarm. Before is the mean log-loss from the previous
+	// alarm to the rise of the sum, and After is the mean log-loss during the rise.
+	Event  uint64  `json:"event,omitempty"`
+	Before float64 `json:"before,omitempty"`
+	After  float64 `json:"after,omitempty"`
+	// Excess is the current sum minus its minimum, in nats. The next alarm is raised at DriftAlarm.
+	Excess float64 `json:"excess"`
+}
+
+// DriftAlarm is the Drift.Excess that raises an alarm.
+const DriftAlarm = 50
+
+// Detector detects increases of the mean progressive log-loss.
+type Detector struct {
+	alarms Drift // all fields except Excess
+	// These fields describe the events since the latest alarm:
+	n, mean float64
+	sum     float64 // sum of the excess of losses over the mean
+	lowest  float64 // minimum of sum
+	since   float64 // number of events since the minimum
+	recent  float64 // sum of losses since the minimum
+}
+
+const (
+	driftSlack  = 0.05 // excess over the mean that is ignored, in nats
+	driftWarmup = 500  // number of events until the mean is reliable
+	driftLimit  = 5    // bound on the loss of one event, in nats
+)
+
+// Report returns the state of the detector.
+func (p *Detector) Report() Drift {
+	d := p.alarms
+	d.Excess = p.sum - p.lowest
+	return d
+}
+
+// Take adds the mean log-loss of some events. events is how many, and number is the number of the last event. alarm
+// reports whether they raise an alarm.
+func (p *Detector) Take(loss float64, events, number uint64) (alarm bool) {
+	p.add(min(loss, driftLimit), float64(events))
+	if p.sum-p.lowest < DriftAlarm {
+		return false
+	}
+	d := p.alarms
+	d.Alarms++
+	d.Event, d.After = number, p.recent/p.since
+	d.Before = (p.mean*p.n - p.recent) / max(p.n-p.since, 1)
+	*p = Detector{alarms: d}
+	return true
+}
+
+// add adds the mean loss of n events.
+func (p *Detector) add(loss, n float64) {
+	p.n += n
+	p.mean += (loss - p.mean) * n / p.n
+	if p.n < driftWarmup {
+		return
+	}
+	p.sum += (loss - p.mean - driftSlack) * n
+	p.since += n
+	p.recent += loss * n
+	if p.sum < p.lowest {
+		p.lowest, p.since, p.recent = p.sum, 0, 0
+	}
+}
+
+// State encodes or decodes the state since the latest alarm.
+func (p *Detector) State(c *coder.Coder) {
+	c.Each(&p.n, &p.mean, &p.sum, &p.lowest, &p.since, &p.recent)
+}
+
+// AlarmState encodes or decodes the latest alarm.
+func (p *Detector) AlarmState(c *coder.Coder) {
+	d := &p.alarms
+	c.Uint(&d.Alarms)
+	c.Uint(&d.Event)
+	c.Each(&d.Before, &d.After)
 }

@@ -1,16 +1,19 @@
 package levels
 
-// This file makes the step of an event, for all noise levels at once.
-
 import (
 	"slices"
 
+	"blankout/internal/event"
 	"blankout/internal/loss"
 	"blankout/internal/model"
 	"blankout/online/encode"
+	"blankout/online/refresh"
 	"blankout/online/rows"
 	"blankout/online/schedule"
+	"blankout/online/silent"
 )
+
+// This file makes the step of an event, for all noise levels at once.
 
 // step is reusable memory for one step, by noise level and output. Its contents are valid only during one event.
 type step struct {
@@ -264,3 +267,102 @@ func (e *Expert) Accumulate(in *encode.Input, own *Scores, weight float64, t *mo
 	e.place(in, own, s.touched)
 	e.optimizer.Unlabeled(&s.Step)
 }
+
+// The part below has the noise level with silent noise (loss.Silent), which is the last level. Only its gradient differs
+// from the gradients of other levels. Its weights are in the same rows, and scales, averages and rates are handled in
+// the same way.
+
+// silentLevel is the noise level with silent noise.
+type silentLevel struct {
+	event silent.Event
+	rows  rows.Event
+}
+
+// Silent returns the silent noise. some reports whether a level has silent noise.
+func (e *Expert) Silent() (n loss.Silent, some bool) {
+	if e.silent == nil {
+		return n, false
+	}
+	return e.silent.event.Noise, true
+}
+
+// others returns the number of levels whose noise is not silent. isSilent reports whether the given level has silent
+// noise.
+func (e *Expert) others() int {
+	if e.silent != nil {
+		return len(e.levels) - 1
+	}
+	return len(e.levels)
+}
+
+func (e *Expert) isSilent(level int) bool { return level == e.others() }
+
+// takeSilent prepares the silent level for an event with these rows.
+func (e *Expert) takeSilent(in *encode.Input, of [][]float64) {
+	s := e.silent
+	if s.rows = (rows.Event{Rows: of, Intercepts: true, X: in.X}); !e.Intercept {
+		s.rows.Rows, s.rows.Intercepts = of[:in.Features()], false
+	}
+	var units []int32
+	if s.event.Noise.Groups {
+		units = in.Units
+	}
+	s.event.Take(&s.rows, in.Dead, units)
+}
+
+// deriveSilent computes the derivatives of the expected losses of the silent level.
+func (e *Expert) deriveSilent(target []float64, weight float64) {
+	s, at := &e.step, e.silent.event.First
+	copy(s.Y[at:], target[:e.Outputs])
+	s.slopes[len(e.levels)-1] = e.silent.event.Begin(s.Y[at:][:e.active], weight, s.value[at:])
+}
+
+// stepSilent makes the step of the silent level, after deriveSilent.
+func (e *Expert) stepSilent(weight float64) {
+	s, at := &e.step, e.silent.event.First
+	e.silent.rows.Ridge = e.ridges(e.silent.rows.Rows)
+	e.silent.event.Step(s.Y[at:][:e.active], silent.Settings{
+		Eta: -s.MinusEta[at], Start: e.Start, InverseDecay: e.inverseDecay, Inverse: s.Inverse[at], Importance: weight, Proximal: e.Adapts && e.Outputs == 1 || s.NoOvershoot,
+	})
+}
+
+// The part below solves windows of the latest events by IRLS (iteratively reweighted least squares, package refresh). The
+// windows supplement or replace the optimizer's steps.
+
+// parts returns the number of values that a row has per noise level and output.
+func (c *Settings) parts() int {
+	return c.Optimizer.Parts + (&refresh.Refresh{Settings: c.Window}).Parts()
+}
+
+// Windows reports whether windows of events are solved by IRLS.
+func (c *Settings) Windows() bool { return c.Window.Size > 0 }
+
+// signed reports whether the values of a part change sign when the weights do. Accumulators keep their sign.
+func (e *Expert) signed(part int) bool {
+	return part != 1 && !(e.Windows() && part == e.layout.Refresh)
+}
+
+// setIntercept sets the intercept with index j, if there are intercepts, to b. center becomes its value at the start of the
+// window.
+func (e *Expert) setIntercept(intercepts []float64, j int, b, center float64) {
+	if e.Intercept {
+		e.optimizer.Set(intercepts, j, b)
+		e.window.CenterOf(intercepts)[j] = center
+	}
+}
+
+// Learned adds a learned event to the window. If the window is complete, Learned solves it. m standardizes events,
+// output returns the output of a class, and dead returns the standardized value of a silently missing column.
+func (e *Expert) Learned(x *event.Example, weight float64, m *model.Linear, intercepts []float64, output func(class int) int, dead func(column uint32) float64) {
+	if !e.Windows() || !e.window.Add(x, weight) {
+		return
+	}
+	w := refresh.Weights{Table: m.Rows, Bias: intercepts, Active: e.active, InverseDecay: e.inverseDecay, Output: output, Dead: dead, Model: m}
+	for v := range e.levels {
+		w.Levels = append(w.Levels, refresh.Level{Noise: e.Noises[v], Inverse: e.levels[v].Inverse})
+	}
+	e.window.Solve(w)
+}
+
+// Failures returns the number of windows that had no solution. Such windows change nothing.
+func (e *Expert) Failures() uint64 { return e.window.Failures }

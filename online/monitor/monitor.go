@@ -3,11 +3,14 @@
 package monitor
 
 import (
+	"math"
+
 	"blankout/internal/coder"
 	"blankout/internal/event"
 	"blankout/internal/loss"
 	"blankout/internal/measure"
 	"blankout/internal/model"
+	"blankout/online/conformal"
 	"blankout/online/health"
 )
 
@@ -190,3 +193,179 @@ func (m *Monitors) State(c *coder.Coder) {
 		x.State(c)
 	}
 }
+
+// The part below determines which of two classes is positive. No weight depends on it.
+
+// positive chooses the positive class: the configured class, if any. If no class is configured and the two labels are
+// no known pair, it is the rarer class of the first positiveAfter labeled events. Otherwise it is the second class.
+type positive struct {
+	schema     *event.Schema
+	measures   *health.Measures
+	configured float64 // configured threshold on the probability of the positive class
+	given      bool    // the name is configured
+	found      bool    // the choice is final
+	name       string  // rarer class so far; "" for the second class
+}
+
+// positiveAfter is the number of labeled events after which the choice is final.
+const positiveAfter = 1000
+
+// Observe updates the positive class. It must be called after Measures has observed the event.
+func (p *positive) Observe(e *Event) *Request {
+	if p.found || !e.Labeled || e.Regression || len(e.Scores) != 1 {
+		return nil
+	}
+	if n := p.measures.Labeled(); n == positiveAfter && p.name == "" {
+		p.name = p.now()
+	} else if n > positiveAfter {
+		p.found = true
+	}
+	return nil
+}
+
+// now returns the name of the positive class, or "" for the second class.
+func (p *positive) now() string {
+	classes, events := p.schema.Classes, p.measures.Classes
+	if p.name == "" && len(classes) == 2 && len(events) == 2 && events[0] < events[1] && p.measures.Labeled() <= positiveAfter && !event.UsualPair(classes[0], classes[1]) {
+		return classes[0]
+	}
+	return p.name
+}
+
+// threshold returns the probability of the second class above which it is predicted, or 0 for one half.
+func (p *positive) threshold() float64 {
+	switch {
+	case p.configured == 0.5:
+		return 0
+	case p.schema.PositiveClass(p.now()) == 0:
+		return 1 - p.configured
+	}
+	return p.configured
+}
+
+// published returns the name of the positive class in a published model, or "" for the second class.
+func (p *positive) published() string {
+	if name := p.now(); p.schema.PositiveClass(name) == 0 {
+		return name
+	}
+	return ""
+}
+
+// State encodes or decodes the name of the positive class. A configured name takes precedence over a decoded name.
+func (p *positive) State(c *coder.Coder) {
+	name := []byte(p.name)
+	if c.Bytes(&name); c.Decode && !p.given && p.measures.Labeled() >= positiveAfter {
+		p.name = string(name)
+	}
+}
+
+func (p *positive) Report(r *Report) {
+	if r.Binary == nil {
+		return
+	}
+	at := p.schema.PositiveClass(p.now())
+	if at == 0 {
+		r.Binary = r.Binary.Flipped()
+	}
+	if at < len(p.schema.Classes) {
+		r.Positive = p.schema.Classes[at]
+	}
+}
+
+// The part below forms prediction sets and intervals with the coverage learner.coverage.
+
+// sets holds the nonconformity scores of prediction sets and intervals.
+type sets struct {
+	*conformal.Predictor // nil if disabled
+	schema               *event.Schema
+	target               loss.Target
+}
+
+func newSets(s Settings) sets {
+	out := sets{schema: s.Schema, target: s.Target}
+	if s.Coverage > 0 {
+		out.Predictor = conformal.New(s.Coverage)
+	}
+	return out
+}
+
+// The first scoresFew scores of a range, and of each class in a range, are all added. Later scores are sampled, see
+// Due.
+const scoresFew = 1000
+
+// Observe adds the nonconformity score of an event's label.
+func (s *sets) Observe(e *Event) *Request {
+	if s.Predictor == nil || !e.Labeled || e.Again {
+		return nil
+	}
+	class := 1 + e.Label
+	if e.Regression {
+		class = 0
+	}
+	if !e.Due.Scores && s.Taken(e.Missing.Range, class) >= scoresFew {
+		return nil
+	}
+	s.observe(e, true)
+	return nil
+}
+
+// observe adds the nonconformity score of an event. arrived is false for a masked copy.
+func (s *sets) observe(e *Event, arrived bool) {
+	if e.Regression {
+		if e.Residual != nil && !math.IsNaN(e.Value) {
+			s.TakeNumber(s.target, e.Residual, e.Target, e.Value, e.Missing)
+		}
+		return
+	}
+	s.TakeClasses(conformal.Answer{
+		Range: e.Missing.Range, Scores: e.Scores, Label: e.Label, Decision: e.Decision, Judged: e.Judged, Active: e.Active,
+		Sized: len(e.Scores) == 1 || !arrived || health.Sampled(e.Number, sizedBits), Came: arrived,
+	})
+}
+
+// If there are more than two classes, the size of prediction sets is measured at one in 2^sizedBits events.
+const sizedBits = 4
+
+// Masked adds the nonconformity score of the prediction of a masked event.
+func (m *Monitors) Masked(e *Event) {
+	if m.sets.Predictor != nil && !e.Again {
+		m.sets.observe(e, false)
+	}
+}
+
+// Interval returns the prediction interval of a value, or NaN before the first residual. missing describes the missing
+// fields of the event.
+func (m *Monitors) Interval(residual *model.Residual, value float64, missing model.MissingVariance) (low, high float64) {
+	return m.sets.Interval(m.sets.target, residual, value, missing)
+}
+
+// State encodes or decodes the nonconformity scores. Scores from other settings are skipped.
+func (s *sets) State(c *coder.Coder) {
+	data := s.Encode()
+	if c.Bytes(&data); c.Decode && len(data) > 0 && !s.Decode(data) {
+		c.Failed = true
+	}
+}
+
+func (s *sets) Report(r *Report) {
+	r.Sets, r.CoverageByClass = s.Predictor.Report(), s.ByClass(s.schema.Classes)
+}
+
+// The part below counts events whose label is probably wrong.
+
+// mislabeled counts the events whose influence is below MislabeledBelow.
+type mislabeled struct {
+	health.Mislabeled
+	below float64
+}
+
+func (s *mislabeled) Observe(e *Event) *Request {
+	if s.Clear(); e.Labeled && e.Influence > 0 {
+		s.Weigh(health.MislabeledEvent{Class: e.Label, Score: e.Now[min(e.Label, len(e.Now)-1)], Influence: e.Influence}, s.below)
+	}
+	return nil
+}
+
+func (s *mislabeled) State(c *coder.Coder) { c.Uint(&s.Count) }
+
+func (s *mislabeled) Report(r *Report) { r.Mislabeled = s.Count }

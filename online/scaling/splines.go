@@ -1,15 +1,17 @@
 package scaling
 
-// This file finds the knots of the splines of numeric columns, and the columns that are often absent.
-
 import (
+	"maps"
 	"math"
+	"math/bits"
 	"slices"
 
 	"blankout/internal/coder"
 	"blankout/internal/event"
 	"blankout/internal/model"
 )
+
+// This file finds the knots of the splines of numeric columns, and the columns that are often absent.
 
 // KnotEvents is the number of events whose readings determine the knots, as quantiles. The knots do not change after
 // that.
@@ -209,5 +211,278 @@ func (c *earlyReadings) state(w *coder.Coder) {
 	}
 	for i := range c.readings {
 		w.Floats(&c.readings[i])
+	}
+}
+
+// The part below stores the latest readings of numeric columns. These readings determine whether the statistics of a column
+// restart.
+
+// recentReadings stores readings of numeric columns for which the statistics of the column may restart:
+//   - the first readings;
+//   - some readings up to watchUntil, which show whether the first readings were misleading;
+//   - readings that differ after all earlier readings were equal;
+//   - consecutive readings beyond the clip, which may be a lasting change.
+type recentReadings struct {
+	columns map[uint32]*readings
+	spare   []*readings
+}
+
+type readings struct {
+	values []float64 // the latest readings, at most model.FirstReadings
+	at     float64   // number of the latest reading in its column
+	// outliers increases by one at each reading beyond the clip, and decreases by three, down to 0, at each other
+	// reading.
+	outliers float64
+}
+
+const (
+	// A column restarts when its field outliers reaches lasting. If more than three quarters of the readings are beyond
+	// the clip, this takes about 64 readings. One in changesEvery readings must differ from the previous one, because a constant
+	// from a broken sensor does not show the scale.
+	lasting, changesEvery = 64, 4
+	// The latest readings of a column are compared with the first ones at the 64th, 128th, … watchUntil-th reading n.
+	// The first readings were misleading in two cases. Either the latest readings span less than misledBy/n of the
+	// column's scale (an eighth of the span of a counter's readings), or they need a transform.
+	watchUntil, misledBy = 2048, 4
+)
+
+// watched reports whether the n-th reading of a column must be stored for the next comparison at the 64th, 128th, …
+// reading. last reports whether the comparison is due after this reading.
+func watched(n float64) (yes, last bool) {
+	if n <= model.FirstReadings || n > watchUntil {
+		return false, false
+	}
+	next := float64(uint64(1) << bits.Len64(uint64(n-1))) // the smallest power of two that is at least n
+	return n > next-model.FirstReadings, n == next
+}
+
+// of returns the stored readings of a column.
+func (g *recentReadings) of(column uint32) *readings {
+	r := g.columns[column]
+	if r != nil {
+		return r
+	}
+	if last := len(g.spare) - 1; last >= 0 {
+		r, g.spare = g.spare[last], g.spare[:last]
+		r.values, r.at, r.outliers = r.values[:0], 0, 0
+	} else {
+		r = &readings{values: make([]float64, 0, model.FirstReadings)}
+	}
+	if g.columns == nil {
+		g.columns = map[uint32]*readings{}
+	}
+	g.columns[column] = r
+	return r
+}
+
+func (g *recentReadings) drop(column uint32) {
+	if r := g.columns[column]; r != nil {
+		g.spare = append(g.spare, r)
+		delete(g.columns, column)
+	}
+}
+
+// add stores the n-th reading of a column. If it does not directly follow the stored readings, these are discarded.
+func (r *readings) add(n, x float64) {
+	if r.at != n-1 {
+		r.values = r.values[:0]
+	}
+	if len(r.values) == model.FirstReadings {
+		copy(r.values, r.values[1:])
+		r.values = r.values[:len(r.values)-1]
+	}
+	r.values, r.at = append(r.values, x), n
+}
+
+// addOutlier stores the n-th reading of a column, which is beyond the clip. The result is true if outliers have lasted
+// long enough for a restart of the column.
+func (r *readings) addOutlier(n, x float64) bool {
+	if r.outliers = max(0, r.outliers-3*(n-1-r.at)); r.outliers > 0 {
+		r.at = n - 1
+	}
+	r.add(n, x)
+	if r.outliers++; r.outliers < lasting || len(r.values) < model.FirstReadings {
+		return false
+	}
+	changes := 0
+	for i, v := range r.values[1:] {
+		if v != r.values[i] {
+			changes++
+		}
+	}
+	return changes >= len(r.values)/changesEvery
+}
+
+// observeNumeric adds a reading to the statistics of a column that is centered and scaled, like model.Scaler.Observe. z
+// is the distance of the reading from the center, in standard deviations. observeNumeric restarts the column if
+// necessary. The weights do not change at a restart.
+func (s *Scaling) observeNumeric(column uint32, stats []float64, x, z float64, field uint16) Move {
+	if Sampled(stats[model.StatCount]+1) && stats[model.StatInverse] != 0 {
+		if values := s.sample(column, stats, x); values != nil {
+			return s.restart(column, stats, values, s.transforms[field])
+		}
+	}
+	return s.observeWatched(column, stats, x, z, s.transforms[field])
+}
+
+// Rests reports whether the n-th reading of a column that has a scale changes only the count and the moments if it is
+// within the clip. The column may be transformed.
+func Rests(n float64) bool {
+	if model.Renews(n) || Sampled(n) {
+		return false
+	}
+	watched, _ := watched(n)
+	return !watched
+}
+
+// RestsSpread is Rests for a column that is divided by its standard deviation. The size of the reading is z standard
+// deviations.
+func RestsSpread(n, z float64) bool {
+	return !model.Renews(n) && (z == 0 || z < -smallAt || z > smallAt)
+}
+
+func (s *Scaling) observeWatched(column uint32, stats []float64, x, z float64, t model.Transform) Move {
+	n := stats[model.StatCount] + 1
+	outlier := z > model.ScalerClip || z < -model.ScalerClip || stats[model.StatInverse] == 0 && x != stats[model.StatCenter]
+	if n <= model.FirstReadings {
+		if r := s.recent.columns[column]; n == 1 || r != nil && r.at == n-1 {
+			r = s.recent.of(column)
+			r.add(n, x)
+			s.Scaler.Begin(stats, n, r.values, t)
+			return still
+		}
+	}
+	watched, last := watched(n)
+	switch {
+	case outlier && stats[model.StatInverse] == 0:
+		s.differs(column, stats, x, t)
+		return still
+	case outlier && !watched:
+		if r := s.recent.of(column); r.addOutlier(n, x) {
+			return s.restart(column, stats, r.values, t)
+		}
+	case watched:
+		r := s.recent.of(column)
+		r.add(n, x)
+		if last && len(r.values) == model.FirstReadings && s.misled(stats, r.values, t) {
+			return s.restart(column, stats, r.values, t)
+		}
+		if n == watchUntil {
+			s.recent.drop(column)
+		}
+	}
+	ratio, shift := s.Scaler.Observe(stats, x, z)
+	return Move{ratio, shift, 1}
+}
+
+// observeSpread adds a reading, whose size is z standard deviations, to the statistics of a column that is divided by
+// its standard deviation. If model.FirstReadings consecutive readings are below smallAt standard deviations, the
+// earlier readings were outliers. The column then restarts with the latest readings, and its weights do not change.
+func (s *Scaling) observeSpread(column uint32, stats []float64, x, z float64) Move {
+	total := float64(s.Events + 1)
+	ratio := s.Scaler.ObserveSpread(stats, x, total)
+	if z == 0 || z < -smallAt || z > smallAt {
+		return Move{ratio, 0, 1}
+	}
+	n := stats[model.StatCount]
+	r := s.recent.of(column)
+	if r.add(n, x); len(r.values) < model.FirstReadings {
+		return Move{ratio, 0, 1}
+	}
+	mean, m2 := model.Moments(r.values)
+	stats[model.StatMean], stats[model.StatSquares] = mean, m2*n/model.FirstReadings
+	stats[model.StatInverse] = model.SpreadInverse(stats, total)
+	s.recent.drop(column)
+	return Move{1, 0, model.FirstReadings / n}
+}
+
+const smallAt = 0.03
+
+// differs adds a reading of a column whose earlier readings were all equal.
+func (s *Scaling) differs(column uint32, stats []float64, x float64, t model.Transform) {
+	n, usual := stats[model.StatCount]+1, stats[model.StatCenter]
+	r := s.recent.of(column)
+	if r.outliers > 0 {
+		r.values, r.outliers = r.values[:0], 0
+	}
+	for len(r.values) < int(min(n, model.FirstReadings)) {
+		r.values = append(r.values, usual)
+	}
+	at := 0 // drops an early reading if all differ
+	for i, v := range r.values {
+		if v == usual {
+			at = i
+			break
+		}
+	}
+	r.values[at], r.at = x, n
+	if s.Scaler.Begin(stats, n, r.values, t); stats[model.StatInverse] != 0 {
+		s.recent.drop(column)
+	}
+}
+
+// misled reports whether the first readings of a column were misleading. They were if the latest readings span a small
+// part of the column's scale, or need a transform.
+func (s *Scaling) misled(stats, readings []float64, t model.Transform) bool {
+	var now [model.ScalerWidth]float64
+	was := s.Scaler.Standardization(stats)
+	if was.Scale == 0 {
+		return false
+	}
+	if was.Unit == 0 && t == model.TransformAuto {
+		s.Scaler.Begin(now[:], model.FirstReadings, readings, t)
+		if s.Scaler.Standardization(now[:]).Unit != 0 {
+			return true
+		}
+	}
+	scale := s.scaleOf(readings, was.Unit).Scale
+	return scale > 0 && scale < misledBy/stats[model.StatCount]*was.Scale
+}
+
+// scaleOf returns the center and scale of at most model.FirstReadings readings. If unit is not 0, the readings are
+// first transformed with this unit.
+func (s *Scaling) scaleOf(readings []float64, unit float64) model.Standardization {
+	var stats [model.ScalerWidth]float64
+	var room [model.FirstReadings]float64
+	values := append(room[:0], readings...)
+	if unit != 0 {
+		for i, x := range values {
+			values[i] = math.Asinh(x / unit)
+		}
+	}
+	s.Scaler.Begin(stats[:], model.FirstReadings, values, model.TransformNone)
+	return s.Scaler.Standardization(stats[:])
+}
+
+// restart restarts a column's statistics with its latest readings. The accumulators were summed in other units. They
+// are therefore multiplied by the number of these readings divided by the number of all readings.
+func (s *Scaling) restart(column uint32, stats, values []float64, t model.Transform) Move {
+	n := stats[model.StatCount] + 1
+	m := Move{1, 0, float64(len(values)) / n}
+	if s.Scaler.Begin(stats, float64(len(values)), values, t); s.Constant {
+		// The strength of constant noise depends on the fraction of events with the column. This fraction must not
+		// change.
+		stats[model.StatSquares] *= n / stats[model.StatCount]
+		stats[model.StatCount] = n
+	}
+	s.recent.drop(column)
+	delete(s.shrinks, column)
+	s.findKnotsAgain(column)
+	return m
+}
+
+// state encodes or decodes the readings of all columns, in ascending order of columns.
+func (g *recentReadings) state(c *coder.Coder) {
+	columns := slices.Sorted(maps.Keys(g.columns))
+	c.Uint32s(&columns)
+	for _, column := range columns {
+		r := g.of(column)
+		c.Floats(&r.values)
+		c.Each(&r.at, &r.outliers)
+		if c.Decode && len(r.values) > model.FirstReadings {
+			c.Failed = true
+			return
+		}
+		r.values = slices.Grow(r.values, model.FirstReadings-len(r.values))
 	}
 }
