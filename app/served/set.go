@@ -181,21 +181,6 @@ type Opinion struct {
 	Known   bool      // the shard's model has seen a column of the event
 }
 
-// OpinionOf returns the Opinion of a model with the head h that scored an event.
-func OpinionOf(h *model.Head, scores, chances []float64, halfLife float64, known bool) Opinion {
-	o := Opinion{Events: float64(h.Events), Known: known}
-	if halfLife > 0 {
-		o.Events = min(o.Events, halfLife/math.Ln2)
-	}
-	if loss.IsRegression(h.Loss) {
-		o.Value = h.Value(scores[0])
-		return o
-	}
-	o.Classes, o.Chances = h.Schema.Classes, h.Probabilities(scores, chances)
-	o.Classes = o.Classes[:min(len(o.Classes), len(o.Chances))]
-	return o
-}
-
 // Opine returns the Opinion of one shard's model about an event. The error is an *event.Refusal if the model cannot
 // read the event.
 func (m *Model) Opine(ctx context.Context, r record.Record) (Opinion, error) {
@@ -210,13 +195,19 @@ func (m *Model) Opine(ctx context.Context, r record.Record) (Opinion, error) {
 	if refusal := d.example.Refused; refusal != nil {
 		return Opinion{}, &event.Refusal{Reason: refusal.Reason, Detail: refusal.Detail, Value: slices.Clone(refusal.Value)}
 	}
-	halfLife := 0.0
-	if m.Shard != nil {
-		halfLife = m.Shard.HalfLife
-	}
 	e := m.Declare(&d.example, &d.left)
 	scores, _ := m.score(e, d.scores)
-	return OpinionOf(m.Head, scores, slices.Clone(d.chances), halfLife, m.knows(e)), nil
+	o := Opinion{Events: float64(m.Events), Known: m.knows(e)}
+	if m.Shard != nil && m.Shard.HalfLife > 0 {
+		o.Events = min(o.Events, m.Shard.HalfLife/math.Ln2)
+	}
+	if loss.IsRegression(m.Loss) {
+		o.Value = m.Value(scores[0])
+		return o, nil
+	}
+	o.Chances = m.Probabilities(scores, slices.Clone(d.chances))
+	o.Classes = m.Schema.Classes[:min(len(m.Schema.Classes), len(o.Chances))]
+	return o, nil
 }
 
 // knows reports whether the model has seen a column of an event.

@@ -156,16 +156,11 @@ func (o *Ordered) poll(ctx context.Context, p *partition, wait time.Duration) (p
 	waiting, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	p.index, p.batch.Examples = 0, p.batch.Examples[:0]
-	err = p.Next(waiting, &p.batch)
-	switch {
-	case errors.Is(err, io.EOF):
-		p.ended, p.batch.Examples = true, p.batch.Examples[:0]
-		return false, nil
-	case err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded):
-		p.batch.Examples = p.batch.Examples[:0]
-		return false, nil
-	case err != nil:
-		p.batch.Examples = p.batch.Examples[:0]
+	if err = p.Next(waiting, &p.batch); err != nil {
+		p.batch.Examples, p.ended = p.batch.Examples[:0], errors.Is(err, io.EOF)
+		if p.ended || ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+			return false, nil
+		}
 		return false, err
 	}
 	if p.has() {

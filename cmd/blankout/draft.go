@@ -77,10 +77,7 @@ func draft(ctx context.Context, l *config.Loaded, where string) (text []byte, to
 			c.Time = ""
 		}
 	}
-	name := where
-	if where == "" {
-		name = strings.Join(kafka.Topics, ", ")
-	}
+	name := cmp.Or(where, strings.Join(kafka.Topics, ", "))
 	if s.records == s.refused {
 		why := "there is none"
 		if s.refused > 0 {
@@ -88,10 +85,7 @@ func draft(ctx context.Context, l *config.Loaded, where string) (text []byte, to
 		}
 		return nil, "", refusedError{fmt.Errorf("%s: no event can be read: %s; set the format with --set record.format=FORMAT", name, why)}
 	}
-	format := c.Format
-	if named := record.FormatOf(where); named != "" {
-		format = named
-	}
+	format := cmp.Or(record.FormatOf(where), c.Format)
 	var out bytes.Buffer
 	line := func(text string, args ...any) { fmt.Fprintf(&out, text+"\n", args...) }
 	line("# A draft from the first events of %s: %s.", event.Printable(name), s)

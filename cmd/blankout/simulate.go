@@ -3,6 +3,7 @@ package main
 // The command simulate replays recorded events and removes features from them.
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -224,11 +225,7 @@ func (o *simulateFlags) eachGroup(s *event.Schema) {
 			names = append(names, name)
 		}
 		for _, field := range s.Fields[1:] {
-			name := field.Name
-			if field.Group != "" {
-				name = field.Group
-			}
-			if !slices.Contains(names, name) {
+			if name := cmp.Or(field.Group, field.Name); !slices.Contains(names, name) {
 				names = append(names, name)
 			}
 		}

@@ -31,10 +31,7 @@ func printText(out io.Writer, v any, rows int, hidden ...string) error {
 	}
 	r := textReader{json: json.NewDecoder(bytes.NewReader(data))}
 	r.json.UseNumber()
-	values, err := r.value("")
-	if err != nil {
-		return err
-	}
+	values := r.value("")
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	var classes []string
 	for _, c := range values {
@@ -130,7 +127,7 @@ func (t *textTable) print(w *tabwriter.Writer, most int) {
 	}
 }
 
-// textReader reads a JSON document into cells and tables.
+// textReader reads a JSON document into cells and tables. The document is from json.Marshal, so its reading cannot fail.
 type textReader struct {
 	json   *json.Decoder
 	tables []textTable
@@ -138,13 +135,9 @@ type textReader struct {
 }
 
 // value reads a value and returns its cells, whose paths begin with path.
-func (r *textReader) value(path string) ([]textCell, error) {
-	token, err := r.json.Token()
-	if err != nil {
-		return nil, err
-	}
+func (r *textReader) value(path string) []textCell {
 	text := ""
-	switch x := token.(type) {
+	switch x := r.token().(type) {
 	case json.Delim:
 		if x == '{' {
 			return r.object(path)
@@ -157,22 +150,20 @@ func (r *textReader) value(path string) ([]textCell, error) {
 	case bool:
 		text = strconv.FormatBool(x)
 	}
-	return []textCell{{path: path, text: text}}, nil
+	return []textCell{{path: path, text: text}}
 }
 
-func (r *textReader) object(path string) ([]textCell, error) {
+func (r *textReader) token() json.Token {
+	token, _ := r.json.Token()
+	return token
+}
+
+func (r *textReader) object(path string) []textCell {
 	var all, before []textCell
 	nameBefore := "" // name of the value before, whose cells are the last of all
 	for r.json.More() {
-		token, err := r.json.Token()
-		if err != nil {
-			return nil, err
-		}
-		name := strings.Trim(path+"."+event.Printable(token.(string)), ".")
-		cells, err := r.value(name)
-		if err != nil {
-			return nil, err
-		}
+		name := strings.Trim(path+"."+event.Printable(r.token().(string)), ".")
+		cells := r.value(name)
 		if t := pair(nameBefore, before, name, cells); t != nil && r.lists == 0 {
 			t.path = path
 			r.tables = append(r.tables, *t)
@@ -180,8 +171,8 @@ func (r *textReader) object(path string) ([]textCell, error) {
 		}
 		all, before, nameBefore = append(all, cells...), cells, name
 	}
-	_, err := r.json.Token()
-	return all, err
+	r.token()
+	return all
 }
 
 // pair returns the table of two objects if they have the same names, otherwise nil.
@@ -213,17 +204,14 @@ func pair(left string, a []textCell, right string, b []textCell) *textTable {
 
 // list reads a list. A list of values is one cell. Any other list is a table, and a list in one of its rows is another
 // table, whose rows begin with the first cell of that row.
-func (r *textReader) list(path string) ([]textCell, error) {
+func (r *textReader) list(path string) []textCell {
 	at := len(r.tables)
 	r.tables = append(r.tables, textTable{path: path})
 	r.lists++
 	var rows [][]textCell
 	for r.json.More() {
 		inner := len(r.tables)
-		row, err := r.value("")
-		if err != nil {
-			return nil, err
-		}
+		row := r.value("")
 		for i := range r.tables[inner:] {
 			t := &r.tables[inner+i]
 			for j := range t.rows {
@@ -240,9 +228,7 @@ func (r *textReader) list(path string) ([]textCell, error) {
 		rows = append(rows, row)
 	}
 	r.lists--
-	if _, err := r.json.Token(); err != nil {
-		return nil, err
-	}
+	r.token()
 	if !slices.ContainsFunc(rows, func(row []textCell) bool { return len(row) != 1 || row[0].path != "" }) {
 		var cells []textCell
 		var texts []string
@@ -251,12 +237,12 @@ func (r *textReader) list(path string) ([]textCell, error) {
 			cells = append(cells, textCell{path: fmt.Sprintf("[%d]", i), text: texts[i]})
 		}
 		if path == "" { // a list in a list
-			return cells, nil
+			return cells
 		}
-		return []textCell{{path, strings.Join(texts, ", "), texts}}, nil
+		return []textCell{{path, strings.Join(texts, ", "), texts}}
 	}
 	r.tables[at].rows = rows
-	return nil, nil
+	return nil
 }
 
 // numberText formats a number with six significant digits. A whole number has all its digits, in groups of three; larger

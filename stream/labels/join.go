@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"math/bits"
 	"slices"
 	"strconv"
 	"sync/atomic"
@@ -362,13 +363,11 @@ func (j *Join) Label(e *event.Example) (Outcome, *Waited, error) {
 		return 0, nil, err
 	}
 	switch {
-	case early && outcome == Corrects:
+	case outcome == Corrects:
 		s.Corrected++
 	case early:
 		s.Early++
 		s.WithinWait++
-	case outcome == Corrects:
-		s.Corrected++
 	default:
 		s.Matched++
 		s.Pending--
@@ -409,10 +408,7 @@ func hash(of []byte) id {
 
 // delay counts a matched label with this delay.
 func (j *Join) delay(ms int64) {
-	n := 0
-	for s := ms / 1000; s > 0; s /= 2 {
-		n++
-	}
+	n := bits.Len64(uint64(max(ms, 0) / 1000))
 	for len(j.state.Delays) <= n {
 		j.state.Delays = append(j.state.Delays, 0)
 	}

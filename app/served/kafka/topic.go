@@ -284,17 +284,16 @@ func (s *topicSource) Look(ctx context.Context) (*served.Model, error) {
 		wait, cancel := context.WithTimeout(ctx, s.patience())
 		b, err := s.reader.Next(wait)
 		cancel()
-		if err != nil {
-			if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
-				if s.next < s.end && s.failing() == "" {
-					continue // the records are still being fetched
-				}
-				if s.next < s.end {
-					return nil, errors.New(s.failing())
-				}
-				quiet = true
+		if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+			if quiet = s.next >= s.end; quiet {
 				continue
 			}
+			if failing := s.failing(); failing != "" {
+				return nil, errors.New(failing)
+			}
+			continue // the records are still being fetched
+		}
+		if err != nil {
 			return nil, s.fail(err)
 		}
 		quiet = false
