@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go/protocol"
-	"github.com/twmb/franz-go/pkg/kbin"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
@@ -48,15 +47,15 @@ func ask[R kmsg.Response](rw io.ReadWriter, request kmsg.Request) (none R, err e
 
 // decodeAnswer decodes a response, which begins with the correlation ID.
 func decodeAnswer(response kmsg.Response, body []byte) error {
-	b := kbin.Reader{Src: body}
-	b.Int32()
+	c := cursor{b: body}
+	c.int32()
 	if response.IsFlexible() && protocol.ApiKey(response.Key()) != protocol.ApiVersions {
-		kmsg.SkipTags(&b)
+		c.tags()
 	}
-	if err := b.Complete(); err != nil {
+	if err := c.err(); err != nil {
 		return err
 	}
-	return response.ReadFrom(b.Src)
+	return response.ReadFrom(c.b)
 }
 
 // formatter adds the headers of requests.

@@ -22,7 +22,6 @@ import (
 	"blankout/stream/record"
 
 	"github.com/segmentio/kafka-go"
-	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // benchRecord is an event of 200 bytes.
@@ -56,7 +55,7 @@ func readBenchmark(t testing.TB, values [][]byte, keys bool, codec int16, decode
 	config := DefaultConsumerConfig()
 	c := &Consumer{config: config, schema: s, decoding: decoding{decoder: decoder, most: config.BatchRecords, unpack: unpacker{limit: maxUnpacked}}}
 	f := &fetcher{consumer: c, topic: "t", end: -1}
-	return c, f, &fetched{from: f, response: kmsg.FetchResponseTopicPartition{RecordBatches: response}}
+	return c, f, &fetched{from: f, response: fetchResponse{records: response}}
 }
 
 // readOnce scans and reads the response once, and calls each for its events.
@@ -336,17 +335,17 @@ func countRaw(ctx context.Context, address string, events int) (int, error) {
 	transport := &kafka.Transport{}
 	defer transport.CloseIdleConnections()
 	var x fetchExchange
+	var r fetchResponse
 	n := 0
 	for n < events {
 		x.set("t", 0, int64(n), 1<<20, 500*time.Millisecond)
 		if _, err := transport.RoundTrip(ctx, kafka.TCP(address), &x); err != nil {
 			return n, err
 		}
-		r, err := x.parse()
-		if err != nil {
+		if err := x.parse(&r); err != nil {
 			return n, err
 		}
-		for rest := r.RecordBatches; len(rest) > 0; {
+		for rest := r.records; len(rest) > 0; {
 			var batch recordBatch
 			var err error
 			if batch, rest, err = parseBatch(rest); err == errPartialBatch {
@@ -354,7 +353,7 @@ func countRaw(ctx context.Context, address string, events int) (int, error) {
 			} else if err != nil {
 				return n, err
 			}
-			records := recordReader{rest: batch.Records, left: batch.NumRecords}
+			records := recordReader{rest: batch.records, left: batch.count}
 			var record rawRecord
 			for {
 				ok, err := records.next(&record)

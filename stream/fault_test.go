@@ -31,7 +31,7 @@ type fakeLog struct {
 	start, end int64
 	stable     int64 // last stable offset; 0 means end
 	batches    [][]byte
-	aborted    []kmsg.FetchResponseTopicPartitionAbortedTransaction
+	aborted    []abortedTransaction
 	one        bool // send only one batch per response
 	cut        int  // number of bytes missing at the end of every response with more than one batch
 	fit        bool // cut every response at the requested size, even within its first batch
@@ -103,7 +103,9 @@ func (l *fakeLog) fetch(req *kmsg.FetchRequest) kmsg.Response {
 			p.RecordBatches, l.damage = l.damage(p.RecordBatches), nil
 		}
 		if req.IsolationLevel == 1 {
-			p.AbortedTransactions = l.aborted
+			for _, a := range l.aborted {
+				p.AbortedTransactions = append(p.AbortedTransactions, kmsg.FetchResponseTopicPartitionAbortedTransaction{ProducerID: a.producer, FirstOffset: a.first})
+			}
 		}
 	}
 	resp.Topics = []kmsg.FetchResponseTopic{{Topic: "t", Partitions: []kmsg.FetchResponseTopicPartition{p}}}
@@ -152,20 +154,20 @@ func TestHandMadeResponses(t *testing.T) {
 		{name: "only a control batch in a response", from: 0, want: "0:a 2:b", log: &fakeLog{end: 3, one: true, batches: [][]byte{
 			with(5, 0, 0, 0, testRecord{0, "", "a"}), commit(5, 1), plain(2, 0, testRecord{0, "", "b"})}}},
 		{name: "aborted", from: 0, want: "2:other 5:kept", log: &fakeLog{end: 9,
-			aborted: []kmsg.FetchResponseTopicPartitionAbortedTransaction{{ProducerID: 7}, {ProducerID: 7, FirstOffset: 6}},
+			aborted: []abortedTransaction{{7, 0}, {7, 6}},
 			batches: [][]byte{
 				with(7, 0, 0, 1, testRecord{0, "", "gone"}, testRecord{1, "", "gone"}),
 				with(8, 0, 2, 0, testRecord{0, "", "other"}), commit(8, 3), abort(7, 4),
 				with(7, 0, 5, 0, testRecord{0, "", "kept"}),
 				with(7, 0, 6, 0, testRecord{0, "", "gone"}), abort(7, 7), commit(8, 8)}}},
 		{name: "aborted, interleaved", from: 0, want: "2:plain 4:after", log: &fakeLog{end: 7,
-			aborted: []kmsg.FetchResponseTopicPartitionAbortedTransaction{{ProducerID: 7}, {ProducerID: 8, FirstOffset: 1}},
+			aborted: []abortedTransaction{{7, 0}, {8, 1}},
 			batches: [][]byte{
 				with(7, 0, 0, 0, testRecord{0, "", "gone"}), with(8, 0, 1, 0, testRecord{0, "", "gone"}),
 				plain(2, 0, testRecord{0, "", "plain"}), abort(7, 3), with(7, 0, 4, 0, testRecord{0, "", "after"}),
 				with(8, 0, 5, 0, testRecord{0, "", "gone"}), abort(8, 6)}}},
 		{name: "aborted, from the middle", from: 1, want: "3:kept", log: &fakeLog{end: 4,
-			aborted: []kmsg.FetchResponseTopicPartitionAbortedTransaction{{ProducerID: 7}},
+			aborted: []abortedTransaction{{7, 0}},
 			batches: [][]byte{
 				with(7, 0, 0, 1, testRecord{0, "", "gone"}, testRecord{1, "", "gone"}), abort(7, 2), plain(3, 0, testRecord{0, "", "kept"})}}},
 		{name: "until the last stable offset", from: 0, want: "0:a", log: &fakeLog{end: 3, stable: 1, batches: [][]byte{

@@ -20,7 +20,6 @@ import (
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
 	"github.com/segmentio/kafka-go/protocol/fetch"
-	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // maxResponse is the largest fetch response. A broker sends at least one whole batch of any size, so maxResponse is
@@ -99,39 +98,131 @@ func (x *fetchExchange) RawExchange(rw io.ReadWriter) (protocol.Message, error) 
 	}
 }
 
-// parse returns the part of the response in x.body about the requested partition, which must be the only one. Its
-// records borrow from the body.
-func (x *fetchExchange) parse() (p kmsg.FetchResponseTopicPartition, err error) {
-	r := kmsg.FetchResponse{Version: x.version}
-	if err := decodeAnswer(&r, x.body); err != nil {
-		return p, errResponse
-	}
-	if r.ErrorCode != 0 {
-		p.ErrorCode = r.ErrorCode
-		return p, nil
-	}
-	if len(r.Topics) != 1 {
-		return p, fmt.Errorf("fetch response about %d topics, asked for one", len(r.Topics))
-	}
-	topic := &r.Topics[0]
-	if len(topic.Partitions) != 1 {
-		return p, fmt.Errorf("fetch response about %d partitions, asked for one", len(topic.Partitions))
-	}
-	p = topic.Partitions[0]
-	if want := x.request.Topics[0]; topic.Topic != want.Topic || p.Partition != want.Partitions[0].Partition {
-		return p, fmt.Errorf("fetch response about %s/%d, asked for %s/%d", topic.Topic, p.Partition, want.Topic, want.Partitions[0].Partition)
-	}
-	return p, nil
+// fetchResponse is a parsed response. records and aborted borrow its bytes.
+type fetchResponse struct {
+	code      kafka.Error
+	highWater int64
+	aborted   []abortedTransaction
+	records   []byte
 }
 
+// abortedTransaction marks aborted records: the records of a producer from offset first up to its next abort marker.
+type abortedTransaction struct{ producer, first int64 }
+
 var errResponse = errors.New("fetch response that ends too early")
+
+// parse parses the response in x.body, which must contain a single partition.
+func (x *fetchExchange) parse(r *fetchResponse) error {
+	c := cursor{b: x.body}
+	c.int32() // correlation ID
+	c.int32() // throttle time
+	if x.version >= 7 {
+		r.code = kafka.Error(c.int16())
+		c.int32() // session ID
+		if r.code != 0 {
+			return c.err()
+		}
+	}
+	if topics := c.int32(); topics != 1 && !c.failed {
+		return fmt.Errorf("fetch response about %d topics, asked for one", topics)
+	}
+	topic := string(c.take(int(c.int16())))
+	if partitions := c.int32(); partitions != 1 && !c.failed {
+		return fmt.Errorf("fetch response about %d partitions, asked for one", partitions)
+	}
+	partition := c.int32()
+	r.code = kafka.Error(c.int16())
+	r.highWater = c.int64()
+	c.int64() // last stable offset
+	if x.version >= 5 {
+		c.int64() // log start offset
+	}
+	r.aborted = r.aborted[:0]
+	for n := c.int32(); n > 0 && !c.failed; n-- {
+		r.aborted = append(r.aborted, abortedTransaction{c.int64(), c.int64()})
+	}
+	if x.version >= 11 {
+		c.int32() // preferred replica
+	}
+	r.records = c.take(max(int(c.int32()), 0))
+	if err := c.err(); err != nil {
+		return err
+	}
+	if want := x.request.Topics[0]; topic != want.Topic || partition != want.Partitions[0].Partition {
+		return fmt.Errorf("fetch response about %s/%d, asked for %s/%d", topic, partition, want.Topic, want.Partitions[0].Partition)
+	}
+	return nil
+}
+
+// cursor reads big-endian values. Beyond the end it returns zeros and sets failed.
+type cursor struct {
+	b      []byte
+	failed bool
+}
+
+func (c *cursor) take(n int) []byte {
+	if n < 0 || n > len(c.b) {
+		c.failed, c.b = true, nil
+		return nil
+	}
+	b := c.b[:n:n]
+	c.b = c.b[n:]
+	return b
+}
+
+func (c *cursor) int16() int16 {
+	if b := c.take(2); b != nil {
+		return int16(binary.BigEndian.Uint16(b))
+	}
+	return 0
+}
+
+func (c *cursor) int32() int32 {
+	if b := c.take(4); b != nil {
+		return int32(binary.BigEndian.Uint32(b))
+	}
+	return 0
+}
+
+func (c *cursor) int64() int64 {
+	if b := c.take(8); b != nil {
+		return int64(binary.BigEndian.Uint64(b))
+	}
+	return 0
+}
+
+// uvarint reads an unsigned varint.
+func (c *cursor) uvarint() uint64 {
+	x, n := binary.Uvarint(c.b)
+	if n <= 0 {
+		c.failed, c.b = true, nil
+		return 0
+	}
+	c.b = c.b[n:]
+	return x
+}
+
+// tags skips tagged fields.
+func (c *cursor) tags() {
+	for n := c.uvarint(); n > 0 && !c.failed; n-- {
+		c.uvarint()
+		c.take(int(min(c.uvarint(), maxResponse)))
+	}
+}
+
+func (c *cursor) err() error {
+	if c.failed {
+		return errResponse
+	}
+	return nil
+}
 
 // fetched is the result of a fetch: consecutive batches of records, or only a new position of the partition. It returns
 // to the free list of its fetcher once it has been read.
 type fetched struct {
 	from      *fetcher
 	exchange  *fetchExchange // owns the bytes that batches borrow
-	response  kmsg.FetchResponseTopicPartition
+	response  fetchResponse
 	batches   []recordBatch // batches to deliver, in offset order
 	topicID   string        // ID of the topic, "" if unknown
 	first     int64         // earlier records were not requested
@@ -362,12 +453,11 @@ func (f *fetcher) fetch(ctx context.Context, buf *fetched) error {
 		return err
 	}
 	c.fetches.Add(1)
-	var err error
-	if buf.response, err = x.parse(); err != nil {
+	if err := x.parse(&buf.response); err != nil {
 		return fmt.Errorf("fetching %s/%d at offset %d: %w", f.topic, f.partition, f.next, err)
 	}
-	if code := buf.response.ErrorCode; code != 0 {
-		return kafka.Error(code)
+	if buf.response.code != 0 {
+		return buf.response.code
 	}
 	return nil
 }
@@ -376,12 +466,12 @@ func (f *fetcher) fetch(ctx context.Context, buf *fetched) error {
 // whether the position has changed. The error is a *CorruptBatchError for the batch at the position.
 func (f *fetcher) scan(buf *fetched) (moved bool, err error) {
 	r := &buf.response
-	f.highWater.Store(r.HighWatermark)
-	buf.first, buf.highWater = f.next, r.HighWatermark
-	aborted := r.AbortedTransactions // aborted transactions, sorted by first offset
-	var aborting []int64             // producers whose records are skipped as aborted
+	f.highWater.Store(r.highWater)
+	buf.first, buf.highWater = f.next, r.highWater
+	aborted := r.aborted // aborted transactions, sorted by first offset
+	var aborting []int64 // producers whose records are skipped as aborted
 	next, partial := f.next, false
-	for rest := r.RecordBatches; len(rest) > 0; {
+	for rest := r.records; len(rest) > 0; {
 		var batch recordBatch
 		var err error
 		batch, rest, err = parseBatch(rest)
@@ -392,8 +482,8 @@ func (f *fetcher) scan(buf *fetched) (moved bool, err error) {
 			partial = true
 			break // cut off by the broker; the next fetch has the rest
 		}
-		if err == nil && batch.FirstOffset < next && batch.next > next && next != f.next {
-			err = fmt.Errorf("record batch [%d, %d) begins before the end of the one before it, %d", batch.FirstOffset, batch.next, next)
+		if err == nil && batch.base < next && batch.next > next && next != f.next {
+			err = fmt.Errorf("record batch [%d, %d) begins before the end of the one before it, %d", batch.base, batch.next, next)
 		}
 		if err != nil {
 			if len(buf.batches) > 0 || next > f.next {
@@ -404,24 +494,24 @@ func (f *fetcher) scan(buf *fetched) (moved bool, err error) {
 		if batch.next <= next {
 			continue // completely before the requested offset
 		}
-		if f.end >= 0 && batch.FirstOffset >= f.end {
+		if f.end >= 0 && batch.base >= f.end {
 			next = f.end // a gap extends to the end
 			break
 		}
 		next = batch.next
-		if batch.ProducerID >= 0 {
-			for len(aborted) > 0 && aborted[0].FirstOffset < batch.next {
-				aborting = append(aborting, aborted[0].ProducerID)
+		if batch.producer >= 0 {
+			for len(aborted) > 0 && aborted[0].first < batch.next {
+				aborting = append(aborting, aborted[0].producer)
 				aborted = aborted[1:]
 			}
 		}
 		if batch.control() {
 			if batch.aborts() {
-				aborting = slices.DeleteFunc(aborting, func(id int64) bool { return id == batch.ProducerID })
+				aborting = slices.DeleteFunc(aborting, func(id int64) bool { return id == batch.producer })
 			}
 			continue
 		}
-		if batch.transactional() && slices.Contains(aborting, batch.ProducerID) || batch.NumRecords == 0 {
+		if batch.transactional() && slices.Contains(aborting, batch.producer) || batch.count == 0 {
 			continue
 		}
 		buf.batches = append(buf.batches, batch)
@@ -429,7 +519,7 @@ func (f *fetcher) scan(buf *fetched) (moved bool, err error) {
 	if f.end >= 0 && next > f.end {
 		next = f.end
 	}
-	if next == f.next && len(r.RecordBatches) > 0 && !partial {
+	if next == f.next && len(r.records) > 0 && !partial {
 		return false, f.corrupt(errors.New("the response holds only batches that end before it"))
 	}
 	if moved = next > f.next; moved {

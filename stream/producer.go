@@ -18,7 +18,7 @@ import (
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/compress"
 	"github.com/segmentio/kafka-go/protocol"
-	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/segmentio/kafka-go/protocol/initproducerid"
 )
 
 // ProducerConfig configures where and how records are written.
@@ -164,17 +164,30 @@ func NewProducer(ctx context.Context, config ProducerConfig) (*Producer, error) 
 	return p, nil
 }
 
-// identify requests a producer ID without a transaction. kafka-go's own call cannot do this, because it looks for the
-// coordinator of the transaction "".
+// identifyExchange requests a producer ID without a transaction. kafka-go's own call cannot do this, because it looks
+// for the coordinator of the transaction "".
+type identifyExchange struct{ version int16 }
+
+func (x *identifyExchange) ApiKey() protocol.ApiKey { return protocol.InitProducerId }
+
+func (x *identifyExchange) Required(versions map[protocol.ApiKey]int16) bool {
+	x.version = min(versions[protocol.InitProducerId], 1)
+	return true
+}
+
+func (x *identifyExchange) RawExchange(rw io.ReadWriter) (protocol.Message, error) {
+	return protocol.RoundTrip(rw, x.version, 1, "blankout", &initproducerid.Request{})
+}
+
 func (p *Producer) identify(ctx context.Context) error {
 	err := p.cluster.retry(ctx, "asking for a producer id", func() error {
 		ctx, cancel := context.WithTimeout(ctx, p.cluster.timeout)
 		defer cancel()
-		x := &call{request: kmsg.NewPtrInitProducerIDRequest()}
-		if _, err := p.cluster.transport.RoundTrip(ctx, p.cluster.addr, x); err != nil {
+		m, err := p.cluster.transport.RoundTrip(ctx, p.cluster.addr, new(identifyExchange))
+		if err != nil {
 			return err
 		}
-		r := x.response.(*kmsg.InitProducerIDResponse)
+		r := m.(*initproducerid.Response)
 		if r.ErrorCode != 0 {
 			return kafka.Error(r.ErrorCode)
 		}

@@ -24,7 +24,6 @@ package stream
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -35,7 +34,6 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/segmentio/kafka-go/compress"
 	"github.com/twmb/franz-go/pkg/kbin"
-	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 const (
@@ -54,15 +52,20 @@ const maxUnpacked = 64 << 20
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// recordBatch is one parsed batch. Records borrows the parsed bytes, compressed with codec().
+// recordBatch is one parsed batch. records borrows the parsed bytes.
 type recordBatch struct {
-	kmsg.RecordBatch
-	next int64 // offset after the batch
+	base, next int64 // offsets of the batch: base inclusive, next exclusive
+	firstTime  int64
+	maxTime    int64
+	producer   int64
+	count      int32
+	attributes int16
+	records    []byte // records as sent, compressed with codec()
 }
 
-func (b *recordBatch) codec() int8         { return int8(b.Attributes & 7) }
-func (b *recordBatch) control() bool       { return b.Attributes&flagControl != 0 }
-func (b *recordBatch) transactional() bool { return b.Attributes&flagTransactional != 0 }
+func (b *recordBatch) codec() int8         { return int8(b.attributes & 7) }
+func (b *recordBatch) control() bool       { return b.attributes&flagControl != 0 }
+func (b *recordBatch) transactional() bool { return b.attributes&flagTransactional != 0 }
 
 // errPartialBatch means that the bytes end before the batch does. Brokers truncate responses to the requested size.
 var errPartialBatch = errors.New("record batch cut off")
@@ -87,18 +90,27 @@ func parseBatch(b []byte) (batch recordBatch, rest []byte, err error) {
 	if want, got := binary.BigEndian.Uint32(b[17:]), crc32.Checksum(b[batchCRC:], castagnoli); want != got {
 		return batch, rest, fmt.Errorf("record batch with checksum %08x, its bytes have %08x", want, got)
 	}
-	err = batch.ReadFrom(b)
-	batch.next = batch.FirstOffset + int64(batch.LastOffsetDelta) + 1
-	if batch.LastOffsetDelta < 0 || batch.FirstOffset < 0 || batch.next <= batch.FirstOffset || batch.NumRecords < 0 {
-		err = fmt.Errorf("record batch at offset %d with last offset delta %d and %d records", batch.FirstOffset, batch.LastOffsetDelta, batch.NumRecords)
+	delta := int32(binary.BigEndian.Uint32(b[23:]))
+	batch = recordBatch{
+		base:       int64(binary.BigEndian.Uint64(b)),
+		attributes: int16(binary.BigEndian.Uint16(b[21:])),
+		firstTime:  int64(binary.BigEndian.Uint64(b[27:])),
+		maxTime:    int64(binary.BigEndian.Uint64(b[35:])),
+		producer:   int64(binary.BigEndian.Uint64(b[43:])),
+		count:      int32(binary.BigEndian.Uint32(b[57:])),
+		records:    b[batchHeader:],
 	}
-	return batch, rest, err
+	batch.next = batch.base + int64(delta) + 1
+	if delta < 0 || batch.base < 0 || batch.next <= batch.base || batch.count < 0 {
+		return batch, rest, fmt.Errorf("record batch at offset %d with last offset delta %d and %d records", batch.base, delta, batch.count)
+	}
+	return batch, rest, nil
 }
 
 // aborts reports whether a control batch marks the end of an aborted transaction. The key of its only record is a
 // version and a type: 0 means abort, 1 means commit.
 func (b *recordBatch) aborts() bool {
-	r := recordReader{rest: b.Records, left: b.NumRecords}
+	r := recordReader{rest: b.records, left: b.count}
 	var rec rawRecord
 	ok, err := r.next(&rec)
 	return ok && err == nil && len(rec.key) >= 4 && binary.BigEndian.Uint16(rec.key[2:]) == 0
@@ -157,10 +169,10 @@ func parseHeaders(b []byte) ([]Header, error) {
 	r := kbin.Reader{Src: b}
 	count := r.VarintArrayLen()
 	var headers []Header
-	for range count {
+	for ; count > 0 && r.Ok(); count-- {
 		headers = append(headers, Header{r.VarintString(), r.VarintBytes()})
 	}
-	if count < 0 || !r.Ok() {
+	if count != 0 || !r.Ok() {
 		return nil, errRecord
 	}
 	return headers, nil
@@ -329,13 +341,20 @@ func (w *batchWriter) addAt(delta int32, key, value []byte, time int64, headers 
 		w.firstTime, w.maxTime = time, time
 	}
 	w.maxTime = max(w.maxTime, time)
-	r := kmsg.Record{TimestampDelta64: time - w.firstTime, OffsetDelta: delta, Key: key, Value: value}
+	s := append(w.scratch[:0], 0) // attributes
+	s = binary.AppendVarint(s, time-w.firstTime)
+	s = binary.AppendVarint(s, int64(delta))
+	s = appendVarbytes(s, key)
+	s = appendVarbytes(s, value)
+	s = binary.AppendVarint(s, int64(len(headers)))
 	for _, h := range headers {
-		r.Headers = append(r.Headers, kmsg.Header(h))
+		s = binary.AppendVarint(s, int64(len(h.Key)))
+		s = append(s, h.Key...)
+		s = appendVarbytes(s, h.Value)
 	}
-	w.scratch = r.AppendTo(w.scratch[:0])
-	s := w.scratch[1:] // without the length, which is one byte, as it is not yet set
-	w.records = append(binary.AppendVarint(w.records, int64(len(s))), s...)
+	w.records = binary.AppendVarint(w.records, int64(len(s)))
+	w.records = append(w.records, s...)
+	w.scratch = s
 	w.count++
 	w.lastDelta = delta
 }
@@ -356,6 +375,13 @@ func (w *batchWriter) messages() []Message {
 	return out
 }
 
+func appendVarbytes(b, field []byte) []byte {
+	if field == nil {
+		return binary.AppendVarint(b, -1)
+	}
+	return append(binary.AppendVarint(b, int64(len(field))), field...)
+}
+
 // batchOrigin has the offset, flags and producer of a batch.
 type batchOrigin struct {
 	base       int64
@@ -367,32 +393,33 @@ type batchOrigin struct {
 
 // appendTo appends the batch to dst, compressed with the codec of the attributes.
 func (w *batchWriter) appendTo(dst []byte, o batchOrigin) ([]byte, error) {
-	records := w.records
+	start := len(dst)
+	dst = append(dst, make([]byte, batchHeader)...)
 	if codec := compress.Compression(o.attributes & 7).Codec(); codec != nil {
 		var packed bytes.Buffer
 		z := codec.NewWriter(&packed)
-		_, err := z.Write(records)
-		if err = cmp.Or(err, z.Close()); err != nil {
-			return dst, fmt.Errorf("packing records with %s: %w", codec.Name(), err)
+		if _, err := z.Write(w.records); err != nil {
+			return dst[:start], fmt.Errorf("packing records with %s: %w", codec.Name(), err)
 		}
-		records = packed.Bytes()
+		if err := z.Close(); err != nil {
+			return dst[:start], fmt.Errorf("packing records with %s: %w", codec.Name(), err)
+		}
+		dst = append(dst, packed.Bytes()...)
+	} else {
+		dst = append(dst, w.records...)
 	}
-	start := len(dst)
-	dst = (&kmsg.RecordBatch{
-		FirstOffset:     o.base,
-		Length:          int32(batchHeader - batchPrefix + len(records)),
-		Magic:           2,
-		Attributes:      o.attributes,
-		LastOffsetDelta: w.lastDelta,
-		FirstTimestamp:  w.firstTime,
-		MaxTimestamp:    w.maxTime,
-		ProducerID:      o.producer,
-		ProducerEpoch:   o.epoch,
-		FirstSequence:   o.sequence,
-		NumRecords:      w.count,
-		Records:         records,
-	}).AppendTo(dst)
 	b := dst[start:]
+	binary.BigEndian.PutUint64(b, uint64(o.base))
+	binary.BigEndian.PutUint32(b[8:], uint32(len(b)-batchPrefix))
+	b[16] = 2
+	binary.BigEndian.PutUint16(b[21:], uint16(o.attributes))
+	binary.BigEndian.PutUint32(b[23:], uint32(w.lastDelta))
+	binary.BigEndian.PutUint64(b[27:], uint64(w.firstTime))
+	binary.BigEndian.PutUint64(b[35:], uint64(w.maxTime))
+	binary.BigEndian.PutUint64(b[43:], uint64(o.producer))
+	binary.BigEndian.PutUint16(b[51:], uint16(o.epoch))
+	binary.BigEndian.PutUint32(b[53:], uint32(o.sequence))
+	binary.BigEndian.PutUint32(b[57:], uint32(w.count))
 	binary.BigEndian.PutUint32(b[17:], crc32.Checksum(b[batchCRC:], castagnoli))
 	return dst, nil
 }

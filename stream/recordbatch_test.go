@@ -12,7 +12,6 @@ import (
 	"github.com/klauspost/compress/snappy"
 	"github.com/segmentio/kafka-go/compress"
 	"github.com/segmentio/kafka-go/protocol"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"blankout/internal/event"
 	"blankout/internal/must"
@@ -145,12 +144,12 @@ func TestUnpack(t *testing.T) {
 
 // readResponse passes the records of a response through scan and read, like a Consumer at offset next. readResponse
 // checks conditions that must hold for any bytes.
-func readResponse(t testing.TB, next int64, records []byte, aborted []kmsg.FetchResponseTopicPartitionAbortedTransaction) ([]got, error) {
+func readResponse(t testing.TB, next int64, records []byte, aborted []abortedTransaction) ([]got, error) {
 	config := DefaultConsumerConfig()
 	d := &textDecoder{}
 	c := &Consumer{config: config, schema: event.NewSchema(8, nil, 2), log: streamtest.Log(t), retries: map[string]uint64{}, decoding: decoding{decoder: d, most: config.BatchRecords, log: streamtest.Log(t), unpack: unpacker{limit: 8 << 20}}}
 	f := &fetcher{consumer: c, topic: "t", next: next, end: -1, maxBytes: 1 << 20, free: make(chan *fetched, 1)}
-	buf := &fetched{from: f, response: kmsg.FetchResponseTopicPartition{HighWatermark: next + 10, RecordBatches: records, AbortedTransactions: aborted}}
+	buf := &fetched{from: f, response: fetchResponse{highWater: next + 10, records: records, aborted: aborted}}
 	moved, err := f.scan(buf)
 	if err != nil {
 		return nil, err
@@ -272,14 +271,14 @@ func FuzzResponse(f *testing.F) {
 				rest = rest[n:]
 			}
 		}
-		readResponse(t, next, b, []kmsg.FetchResponseTopicPartitionAbortedTransaction{{ProducerID: 3, FirstOffset: aborted}})
+		readResponse(t, next, b, []abortedTransaction{{3, aborted}})
 
 		// The frame around the records has no checksum.
 		var x fetchExchange
 		x.set("t", 0, next, 1, 1)
 		x.version, x.body = 11, b
-		r, err := x.parse()
-		must.True(t, err != nil || len(r.RecordBatches) <= len(b), "%d bytes of records in a response of %d", len(r.RecordBatches), len(b))
+		var r fetchResponse
+		must.True(t, x.parse(&r) != nil || len(r.records) <= len(b), "%d bytes of records in a response of %d", len(r.records), len(b))
 	})
 }
 
