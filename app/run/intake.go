@@ -1,8 +1,7 @@
 package run
 
-// This file processes records, for the loop of a Runner.
-
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +11,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -23,6 +23,8 @@ import (
 	"blankout/online"
 	"blankout/stream/labels"
 )
+
+// This file processes records, for the loop of a Runner.
 
 // Intake processes the batches of a stream. For each batch, call these methods in order:
 //
@@ -421,4 +423,173 @@ func (in *Intake) Counts() Counts {
 		c.Confusion = append(c.Confusion, slices.Clone(row))
 	}
 	return c
+}
+
+// The part below handles events that the Learner refuses because its memory limit excludes their features or class.
+
+// refusal returns an error under PolicyFail if the Learner will refuse the event, before the event is counted.
+func (in *Intake) refusal(b *event.Batch, e *event.Example) error {
+	if in.Refused != PolicyFail || in.Labels != nil || validate.HeldOut(b.Partition, e.Offset, in.Holdout) {
+		return nil
+	}
+	return refusedError(b, e, in.Learner.Refusal(e))
+}
+
+// refusedError returns the error for a refusal, or nil if r is nil.
+func refusedError(b *event.Batch, e *event.Example, r *event.Refusal) error {
+	if r == nil {
+		return nil
+	}
+	refusal := *r
+	refusal.Value = slices.Clone(e.Value)
+	return &RefusedError{b.Topic, b.Partition, e.Offset, refusal}
+}
+
+// decline reports whether the Learner will refuse an event. If so, it counts the event as declined.
+func (in *Intake) decline(b *event.Batch, e *event.Example) bool {
+	r := in.Learner.Refusal(e)
+	if r == nil {
+		return false
+	}
+	r.Value = e.Value
+	refused := event.Example{Label: event.Unlabeled, Key: e.Key, Time: e.Time, Offset: e.Offset, Fingerprint: e.Fingerprint, Refused: r}
+	in.refuse(b, &refused)
+	if in.Refused == PolicyDeadLetter && in.Labels == nil {
+		in.declined = append(in.declined, refused)
+	}
+	return true
+}
+
+// storeDeclined passes the events of a batch that the Learner has refused to the dead letters. No checkpoint includes
+// these events until they are stored safely.
+func (in *Intake) storeDeclined(ctx context.Context, b *event.Batch) error {
+	declined := in.declined
+	in.declined = nil
+	err := in.storeRefused(ctx, b, declined)
+	in.unsafe = in.unsafe || err != nil
+	return err
+}
+
+// The part below keeps some of the newest events. The server uses them to compute how predictions change if a field is
+// missing.
+
+const (
+	// The ring keeps recentEvents of the newest labeled events. In a long stream it samples one event in recentEvery.
+	// The ring skips events with more than recentFeatures features.
+	recentEvents, recentEvery = 512, 8
+	recentFeatures            = 2048
+)
+
+// recentRing holds the newest sampled events. The loop adds events, and other goroutines read copies.
+type recentRing struct {
+	mu      sync.Mutex
+	events  []event.Example // the oldest event is at index first
+	first   int
+	offered uint64
+}
+
+// offer adds a copy of an event if the event is sampled.
+func (r *recentRing) offer(e *event.Example) {
+	if r == nil || e.Label == event.Unlabeled || !e.Usable() {
+		return
+	}
+	r.offered++
+	if r.offered > recentEvents && r.offered%recentEvery != 0 || e.Features.Len() > recentFeatures {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.events) < recentEvents {
+		r.events = append(r.events, event.Example{})
+		r.put(&r.events[len(r.events)-1], e)
+		return
+	}
+	r.put(&r.events[r.first], e)
+	r.first = (r.first + 1) % recentEvents
+}
+
+// clear discards all events, but keeps the number of offered events.
+func (r *recentRing) clear() {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.events, r.first = nil, 0
+}
+
+func (r *recentRing) put(to, e *event.Example) {
+	to.Features.Index = append(to.Features.Index[:0], e.Features.Index...)
+	to.Features.Value = append(to.Features.Value[:0], e.Features.Value...)
+	to.Field = append(to.Field[:0], e.Field...)
+	if e.Field == nil {
+		to.Field = nil
+	}
+	to.Missing = append(to.Missing[:0], e.Missing...)
+	to.Label, to.Target, to.Weight, to.Time, to.Offset = e.Label, e.Target, e.Weight, e.Time, e.Offset
+}
+
+// Recent returns copies of some of the newest labeled events, the oldest first.
+func (r *Runner) Recent() []event.Example {
+	ring := &r.recent
+	ring.mu.Lock()
+	defer ring.mu.Unlock()
+	out := make([]event.Example, len(ring.events))
+	for i := range out {
+		e := ring.events[(ring.first+i)%len(out)]
+		e.Features = event.Vec{Index: slices.Clone(e.Features.Index), Value: slices.Clone(e.Features.Value)}
+		e.Field, e.Missing = slices.Clone(e.Field), slices.Clone(e.Missing)
+		out[i] = e
+	}
+	return out
+}
+
+// The part below keeps single records for the web page: samples of refused records and of mislabeled events, and the
+// confusion matrix.
+
+// Sample is one of the newest refused records or mislabeled events.
+type Sample struct {
+	Topic     string `json:"topic"`
+	Partition int32  `json:"partition"`
+	Offset    int64  `json:"offset"`
+	Why       string `json:"why"`
+	Text      string `json:"text"` // start of the record, if records are kept
+}
+
+const (
+	shownSamples = 20  // largest number of samples
+	shownText    = 400 // largest length of Text in bytes
+	// shownClasses is the largest number of classes of a confusion matrix.
+	shownClasses = 50
+)
+
+// sample returns the Sample of an event, whose record begins with value.
+func sample(b *event.Batch, e *event.Example, why string, value []byte) Sample {
+	text := value[:min(len(value), shownText)]
+	return Sample{b.Topic, b.Partition, e.Offset, why, string(bytes.ToValidUTF8(text, []byte("\uFFFD")))}
+}
+
+// withSample adds a Sample in front, and keeps the newest ones. It returns a new list, because a Status has the old
+// list.
+func withSample(list []Sample, s Sample) []Sample {
+	return slices.Insert(slices.Clone(list[:min(len(list), shownSamples-1)]), 0, s)
+}
+
+// confuse counts an event by its class and by the class that was predicted before the event was learned.
+func (in *Intake) confuse(e *event.Example, p *online.Prediction) {
+	classes := min(max(len(p.Scores), 2), shownClasses)
+	if e.Label < 0 || e.Label >= classes || in.Learner.Schema().Target != loss.Sign || p.Refused {
+		return
+	}
+	for len(in.confusion) < classes {
+		in.confusion = append(in.confusion, nil)
+	}
+	for k, row := range in.confusion {
+		if len(row) < classes {
+			in.confusion[k] = append(row, make([]float64, classes-len(row))...)
+		}
+	}
+	if predicted := p.Decision.Predict(p.Scores); predicted < classes {
+		in.confusion[e.Label][predicted] += e.Weight
+	}
 }

@@ -1,7 +1,7 @@
 // Package readings answers one question for each reading of an event: is it information, or the trace of something that is
-// lost? A reading can be lost for these reasons, each with a file:
-//   - The field is null or absent although most events have it ([Fields], missing.go).
-//   - The field has stopped changing ([Detector], stuck.go).
+// lost? A reading can be lost for these reasons:
+//   - The field is null or absent although most events have it ([Fields]).
+//   - The field has stopped changing ([Detector]).
 //   - The reading is a placeholder such as -999 ([Placeholders]).
 //   - The reading is a value that has begun to repeat, or it contradicts the other readings of its event ([Doubter]).
 //
