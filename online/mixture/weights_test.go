@@ -421,3 +421,19 @@ func TestMask(t *testing.T) {
 	// 10 if the orders repeated
 	must.True(t, len(orders) >= 20, "10,000 times eight masks have only %d orders", len(orders))
 }
+
+// TestForecastsOfCurves checks that a silent curve without masks is the curve of the same features or groups that are
+// declared, and that no forecast is negative.
+func TestForecastsOfCurves(t *testing.T) {
+	var f Forecasts
+	var none [Points]Losses
+	f.Whole.Add(1, Losses{0.1})
+	f.Features.Add(1, Losses{}, &[Points]Losses{5: {0.4}, 9: {0.8}})
+	f.Groups.Add(1, Losses{1}, &none) // better than the whole event by 1
+	for declared, silent := range map[*Curve]*Curve{&f.Features: &f.SilentFeatures, &f.Groups: &f.SilentGroups} {
+		want, deviation := f.Of(declared, 0)
+		got, same := f.Of(silent, 0)
+		must.True(t, got == want && same == deviation, "silent: %v ± %v, declared: %v ± %v", got, same, want, deviation)
+		must.True(t, slices.Min(want[:]) >= 0 && want[0] == 0.1, "forecasts %v", want)
+	}
+}
