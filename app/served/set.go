@@ -299,7 +299,7 @@ func (m *Mixture) At(a float64) Mixed {
 	}
 	most, sum := slices.Max(z), 0.0
 	for k := range z {
-		z[k] = math.Exp(z[k] - most)
+		z[k] = loss.Exp(z[k] - most)
 		sum += z[k]
 	}
 	for k := range z {

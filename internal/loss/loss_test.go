@@ -2,10 +2,15 @@ package loss
 
 import (
 	"fmt"
+	"io/fs"
 	"math"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 
 	"blankout/internal/must"
@@ -619,4 +624,18 @@ func TestProbit(t *testing.T) {
 	below, _, _ := Probit{}.At2(1, -20.000001, 0)
 	above, _, _ := Probit{}.At2(1, -19.999999, 0)
 	must.True(t, math.Abs(below-above) <= 1e-8, "the curvature jumps from %v to %v", below, above)
+}
+
+// TestSameBits checks that nothing that learns or scores calls a function of package math whose last bit depends on the
+// processor.
+func TestSameBits(t *testing.T) {
+	depends := regexp.MustCompile(`math\.(Exp|Erfc|Pow|Tanh|Cosh)\(`)
+	for _, room := range []string{"../../online", "../model", "../measure"} {
+		must.Do(t, filepath.WalkDir(room, func(path string, _ fs.DirEntry, err error) error {
+			if err == nil && strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") && !strings.Contains(path, "synthetic") {
+				must.True(t, !depends.Match(must.Get(os.ReadFile(path))(t)), "%s: call the function of package loss", path)
+			}
+			return err
+		}))
+	}
 }

@@ -436,7 +436,7 @@ func (x *cells) alive(t *cellEvent, i int) float64 {
 	case t.atom[i] == noAtom:
 		log = tails[t.zeros].log(t.y[i], mean, variance)
 	case t.atom[i] == zeroAtom && c.Least && c.Zeros > cellNatural: // a censored reading
-		log = math.Log(max(0.5*math.Erfc((mean-x.usual[i])/math.Sqrt(2*variance)), 1e-300))
+		log = math.Log(max(0.5*loss.Erfc((mean-x.usual[i])/math.Sqrt(2*variance)), 1e-300))
 	case t.atom[i] == zeroAtom:
 		log = math.Log(c.Zeros) + normal.log(t.y[i], mean, variance) - normal.log(t.y[i], 0, 1)
 	default:

@@ -190,7 +190,7 @@ func (l *Label) Cover(inside bool, coverage float64) {
 	if inside {
 		step = -widthRate * (1 - coverage)
 	}
-	l.Width = max(1/mostWidth, min(l.Width*math.Exp(step), mostWidth))
+	l.Width = max(1/mostWidth, min(l.Width*loss.Exp(step), mostWidth))
 }
 
 // State encodes or decodes the state.

@@ -160,7 +160,7 @@ func (e *Expert) Together(outputs []int, intercepts []float64) (by []float64) {
 	for v := range e.levels {
 		sum := 0.0
 		for _, k := range outputs {
-			sum += math.Exp(e.layout.Weights(intercepts)[v*e.Outputs+k])
+			sum += loss.Exp(e.layout.Weights(intercepts)[v*e.Outputs+k])
 		}
 		by = append(by, math.Log(sum))
 	}

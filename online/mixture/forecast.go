@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"blankout/internal/coder"
+	"blankout/internal/loss"
 )
 
 // Points is the number of deletion rates of a forecast.
@@ -46,7 +47,7 @@ type Mean struct {
 }
 
 // wholeKeep is the smallest part of the older losses that an event takes.
-var wholeKeep = math.Exp(-1.0 / wholeMemory)
+var wholeKeep = loss.Exp(-1.0 / wholeMemory)
 
 // Add adds the losses of an event. It ignores NaN.
 func (m *Mean) Add(number uint64, x Losses) {
@@ -55,7 +56,7 @@ func (m *Mean) Add(number uint64, x Losses) {
 	}
 	k := wholeKeep
 	if age := forecastPower * (float64(number) - m.number) / float64(number); age > 1.0/wholeMemory {
-		k = math.Exp(-age)
+		k = loss.Exp(-age)
 	}
 	m.number, m.weight, m.squared = float64(number), k*m.weight+1, k*k*m.squared+1
 	for i, loss := range x {
@@ -91,7 +92,7 @@ type curvePoint struct {
 // Add adds the losses of masked copies of an event, by point, and the losses of the whole event. It omits points with NaN.
 func (f *Curve) Add(number uint64, whole Losses, masked *[Points]Losses) {
 	age := min(forecastPower*(float64(number)-f.number)/float64(number), forecastLeast/max(f.masks, 1))
-	k := math.Exp(-max(age, 1.0/masksMemory))
+	k := loss.Exp(-max(age, 1.0/masksMemory))
 	f.number, f.masks, f.recent = float64(number), f.masks+1, k*f.recent+1
 	for point := 1; point < Points; point++ {
 		p, one := &f.points[point], 1.0

@@ -14,6 +14,7 @@ import (
 
 	"blankout/internal/coder"
 	"blankout/internal/event"
+	"blankout/internal/loss"
 	"blankout/internal/model"
 )
 
@@ -59,7 +60,7 @@ func (g *gains) add(gain float64) {
 	if math.IsNaN(gain) {
 		return
 	}
-	ratio := math.Exp(min(gain, 30))
+	ratio := loss.Exp(min(gain, 30))
 	for i, w := range candidates {
 		g.sums[i] = (1-1.0/gainsMemory)*g.sums[i] + math.Log(1-w+w*ratio)
 	}
@@ -88,14 +89,14 @@ func (d *Doubter) weight(kind, bin int) float64 {
 	switch {
 	case kind == model.DoubtsFill:
 		for i, w := range candidates {
-			real.sums[i] += fillEvents * math.Log(1-w+w*math.Exp(fillGain))
+			real.sums[i] += fillEvents * math.Log(1-w+w*loss.Exp(fillGain))
 		}
 	case real.count < gainsLeast:
 		return 0
 	}
 	most, sum, mean := slices.Max(real.sums[:]), 0.0, 0.0
 	for i, w := range candidates {
-		p := math.Exp(real.sums[i] - most)
+		p := loss.Exp(real.sums[i] - most)
 		sum, mean = sum+p, mean+p*w
 	}
 	return min(mean/sum, model.DoubtMost)
@@ -268,7 +269,7 @@ func (d *Doubter) compare(e *Event, of *event.Example, columns []model.CellColum
 // mixed returns the loss in nats of a mixture of two predictions with the given losses. weight is that of the second.
 func mixed(weight, first, second float64) float64 {
 	least := min(first, second)
-	return least - math.Log((1-weight)*math.Exp(least-first)+weight*math.Exp(least-second))
+	return least - math.Log((1-weight)*loss.Exp(least-first)+weight*loss.Exp(least-second))
 }
 
 // mostSquare bounds squared errors, so that their mean is finite.
