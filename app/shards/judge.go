@@ -223,8 +223,8 @@ func (j *Judge) add(m served.Mixture, h *model.Head, class string, e *event.Exam
 // ownWeight returns the mean of the compared fractions, weighted as in a mixture of experts with these losses.
 func ownWeight(losses []float64, scale float64) float64 {
 	least, sum, a := slices.Min(losses), 0.0, 0.0
-	for i, loss := range losses {
-		w := math.Exp(scale * (least - loss))
+	for i, x := range losses {
+		w := loss.Exp(scale * (least - x))
 		sum += w
 		a += w * float64(i) / float64(len(losses)-1)
 	}

@@ -630,7 +630,7 @@ func TestProbit(t *testing.T) {
 // processor.
 func TestSameBits(t *testing.T) {
 	depends := regexp.MustCompile(`math\.(Exp|Erfc|Pow|Tanh|Cosh)\(`)
-	for _, room := range []string{"../../online", "../model", "../measure"} {
+	for _, room := range []string{"../../online", "../../app/shards", "../model", "../measure"} {
 		must.Do(t, filepath.WalkDir(room, func(path string, _ fs.DirEntry, err error) error {
 			if err == nil && strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") && !strings.Contains(path, "synthetic") {
 				must.True(t, !depends.Match(must.Get(os.ReadFile(path))(t)), "%s: call the function of package loss", path)
