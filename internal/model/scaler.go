@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"blankout/internal/event"
+	"blankout/internal/loss"
 )
 
 // Scaler standardizes features. Dropout noise on a feature whose mean is far from zero destroys its signal
@@ -219,7 +220,7 @@ type Standardization struct {
 func (f Standardization) Raw(z float64) float64 {
 	t := f.Center + f.Scale*z
 	if f.Unit != 0 {
-		return f.Unit * math.Sinh(t)
+		return f.Unit * loss.Sinh(t)
 	}
 	return t
 }

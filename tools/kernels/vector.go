@@ -72,7 +72,7 @@ func (a *assembly) table(name string, values ...operand.Constant) operand.Mem {
 	return m
 }
 
-// jump is a conditional jump.
+// jump is an instruction that jumps, JMP or a conditional one.
 type jump func(to operand.Op)
 
 // skip emits code that runs unless the jump is taken.
@@ -123,7 +123,7 @@ func (a *assembly) advance(bytes int, pointers ...reg.GPVirtual) {
 func at(p reg.Register, bytes int) operand.Mem { return operand.Mem{Base: p, Disp: bytes} }
 
 // vector emits instructions for vectors of a size: 64 bytes (AVX-512), 32, 16, or 8, which is a single float64. The
-// operands of a method are registers or memory; in memory can be only the last one, and the first of sub and div. The result is in a
+// operands of a method are registers or memory; only the last one may be in memory. The result is in a
 // new register if a method has no other.
 type vector struct {
 	*assembly
