@@ -27,7 +27,7 @@ type ablation struct {
 
 func newAblation(x *predictor, monitors *monitor.Monitors) ablation {
 	k := x.levels.Outputs
-	return ablation{predictor: x, monitors: monitors, base: make([]float64, k), out: make([]float64, k), scored: x.newScored(x.levels.NewScores())}
+	return ablation{predictor: x, monitors: monitors, base: make([]float64, k), out: make([]float64, k), scored: x.newScored()}
 }
 
 // maxAblations is the largest number of fields of one event that measure tests. measure removes one field at a time.
@@ -44,7 +44,7 @@ func (a *ablation) measure(e *labeled) {
 	if len(a.field) != e.in.Features() {
 		return
 	}
-	a.intercepts(a.encoder.Intercepts, a.out, a.scored.components)
+	a.intercepts(a.out, a.scored.components)
 	a.mixture.Score(a.scored.components, e.in.Range, a.levels.Active(), a.base)
 	a.cosines.take(e.cosines)
 	with, all := a.wrong(e, e.scored.components, e.in.Scale), a.encoder.Fields.All(e.in.Event, schema.Fields)

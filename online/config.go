@@ -15,7 +15,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/loss"
 	"blankout/internal/model"
-	"blankout/online/levels"
+	"blankout/online/experts/levels"
 	"blankout/online/memory"
 	"blankout/online/optimizers"
 	"blankout/online/refresh"

@@ -9,9 +9,9 @@ import (
 	"blankout/online/encode"
 	"blankout/online/experts"
 	"blankout/online/experts/cosine"
+	"blankout/online/experts/levels"
 	"blankout/online/health"
 	"blankout/online/lastlabel"
-	"blankout/online/levels"
 	"blankout/online/mixture"
 )
 

@@ -10,8 +10,10 @@ import (
 	"blankout/internal/model"
 	"blankout/online/encode"
 	"blankout/online/experts"
-	"blankout/online/levels"
+	"blankout/online/experts/levels"
 	"blankout/online/mixture"
+
+	"gonum.org/v1/gonum/floats"
 )
 
 // ensemble holds all experts and their mixture weights. A prediction mixes components. Each noise level is a
@@ -26,33 +28,36 @@ type ensemble struct {
 
 // scored holds the scores of one event by all experts.
 type scored struct {
-	levels     levels.Scores
+	seen       experts.Input
+	levels     []float64 // sums of the noise levels
 	components []float64 // the noise levels' scores and, with correcting experts, the corrected score
 	// If some is false, the correcting experts have not scored the event, and the following fields are invalid.
 	some    bool
 	base    []float64 // mixed score of the noise levels by output, which is corrected
-	seen    experts.Input
 	experts []float64 // scores of each correcting expert, by component and output
 }
 
-// newScored returns memory for the scores of one event. levels is the memory for the scores of the noise levels.
-func (x *ensemble) newScored(levels levels.Scores) scored {
-	return scored{levels: levels, base: make([]float64, x.levels.Outputs), experts: make([]float64, x.experts.Size()), components: make([]float64, x.components())}
+// newScored returns memory for the scores of one event.
+func (x *ensemble) newScored() scored {
+	return scored{levels: make([]float64, x.levels.Sums()), base: make([]float64, x.levels.Outputs), experts: make([]float64, x.experts.Size()), components: make([]float64, x.components())}
 }
 
 // components returns the number of scores in scored.components.
 func (x *ensemble) components() int {
-	n := len(x.levels.Noises)
 	if x.mixture.Corrects != nil {
-		n++
+		return x.own() + x.levels.Outputs
 	}
-	return n * x.levels.Outputs
+	return x.own()
 }
+
+// own returns the number of scores of the noise levels.
+func (x *ensemble) own() int { return len(x.levels.Noises) * x.levels.Outputs }
 
 // score computes the scores of an event. If learns is true, the correcting experts score the event even if they have no
 // weight in predictions.
 func (x *ensemble) score(in *encode.Input, learns bool, to *scored) {
-	x.levels.Score(in, &to.levels)
+	to.seen.Event, to.seen.Rows, to.seen.Values = in, in.Rows, in.X
+	x.levels.Sum(&to.seen, to.levels)
 	x.correct(in, learns, to)
 }
 
@@ -63,37 +68,38 @@ func (x *ensemble) corrects(learns bool) bool {
 
 // correct completes score after the noise levels have scored the event. It uses in only if corrects(learns) is true.
 func (x *ensemble) correct(in *encode.Input, learns bool, to *scored) {
-	x.levels.Published(&to.levels, to.components)
+	x.levels.Scores(to.levels, to.components)
 	if to.some = x.corrects(learns); !to.some {
 		return
 	}
 	x.mixture.Base(to.components, x.levels.Active(), to.base)
 	x.experts.Read(in, &to.seen)
-	x.experts.Score(&to.seen, to.base, to.experts, to.components[len(to.levels.Iterate):])
+	x.experts.Score(&to.seen, to.base, to.experts, to.components[x.own():])
 }
 
 // nested holds the scores of nested copies of an event, and reusable memory. Each copy has more missing features than the
 // copy before.
 type nested struct {
 	copies [mixture.Points]nestedCopy // copy 0 is not scored
-	levels levels.Scores
 	seen   experts.Input
+	levels [2][]float64 // sums of the noise levels: of the features of one copy, and of all copies so far
 	// By output: the mixed intercepts of the correcting experts, their mixed scores of the features of one copy and of all
 	// copies so far, and the score that they correct.
 	intercepts, part, sum, base []float64
 }
 
-// nestedCopy is one of the copies. rows, x and seen have only the features that the next copy lacks.
+// nestedCopy is one of the copies. seen has only the features that the next copy lacks.
 type nestedCopy struct {
 	components []float64 // as in scored
-	rows       [][]float64
-	x          []float64
 	seen       experts.Input
 }
 
 func (x *ensemble) newNested() nested {
 	k := x.levels.Outputs
-	n := nested{levels: x.levels.NewScores(), intercepts: make([]float64, k), part: make([]float64, k), sum: make([]float64, k), base: make([]float64, k)}
+	n := nested{intercepts: make([]float64, k), part: make([]float64, k), sum: make([]float64, k), base: make([]float64, k)}
+	for i := range n.levels {
+		n.levels[i] = make([]float64, x.levels.Sums())
+	}
 	for i := range n.copies {
 		n.copies[i].components = make([]float64, x.components())
 	}
@@ -105,9 +111,8 @@ func (x *ensemble) newNested() nested {
 // the scores of all copies, beginning with the last one, which has the fewest features.
 func (x *ensemble) scoreNested(in *encode.Input, last []int8, corrects bool, n *nested) {
 	n.arrange(in, last)
-	n.levels.Clear()
-	features, own, factor := in.Features(), len(n.levels.Iterate), 0.0
-	x.levels.Add(in.Rows[features:], in.X[features:], &n.levels)
+	own, features, factor, part, sums := x.own(), in.Features(), 0.0, n.levels[0], n.levels[1]
+	x.levels.Sum(&experts.Input{Rows: in.Rows[features:], Values: in.X[features:]}, sums)
 	if clear(n.sum); corrects {
 		x.experts.Read(in, &n.seen)
 		for i, source := range n.seen.Source {
@@ -119,8 +124,9 @@ func (x *ensemble) scoreNested(in *encode.Input, last []int8, corrects bool, n *
 	}
 	for i := mixture.Points - 1; i > 0; i-- {
 		c := &n.copies[i]
-		x.levels.Add(c.rows, c.x, &n.levels)
-		if x.levels.Published(&n.levels, c.components); !corrects {
+		x.levels.Sum(&c.seen, part)
+		floats.Add(sums, part)
+		if x.levels.Scores(sums, c.components); !corrects {
 			continue
 		}
 		x.mixture.Base(c.components, x.levels.Active(), n.base)
@@ -136,22 +142,21 @@ func (x *ensemble) scoreNested(in *encode.Input, last []int8, corrects bool, n *
 func (n *nested) arrange(in *encode.Input, last []int8) {
 	for i := range n.copies {
 		c := &n.copies[i]
-		c.rows, c.x, c.seen.Index, c.seen.X = c.rows[:0], c.x[:0], c.seen.Index[:0], c.seen.X[:0]
+		c.seen.Rows, c.seen.Values, c.seen.Index, c.seen.X = c.seen.Rows[:0], c.seen.Values[:0], c.seen.Index[:0], c.seen.X[:0]
 	}
 	for i, at := range last[:in.Features()] {
-		c := &n.copies[max(at, 0)]
-		c.rows, c.x = append(c.rows, in.Rows[i]), append(c.x, in.X[i])
+		c := &n.copies[max(at, 0)].seen
+		c.Rows, c.Values = append(c.Rows, in.Rows[i]), append(c.Values, in.X[i])
 	}
 }
 
 // learns reports whether the correcting experts learn from the labeled event with this number.
 func (x *ensemble) learns(number uint64) bool { return x.corrects(learnsIdle(number)) }
 
-// intercepts writes the scores of an event without features to components. of is the row of the intercepts. base is
-// scratch memory, by output.
-func (x *ensemble) intercepts(of []float64, base, components []float64) {
-	n := len(x.levels.Noises) * x.levels.Outputs
-	x.levels.PublishedIntercepts(of, components)
+// intercepts writes the scores of an event without features to components. base is scratch memory, by output.
+func (x *ensemble) intercepts(base, components []float64) {
+	n := x.own()
+	x.levels.Intercepts(components)
 	if x.experts.HasColumns() { // also while the correcting experts rest, because components has earlier values
 		x.mixture.Base(components, x.levels.Active(), base)
 		x.experts.Intercepts(components[n:])
@@ -193,7 +198,7 @@ func (x *ensemble) parts(levels []float64, own float64, row, intercepts []float6
 	parts := x.levels.Parts(levels)
 	if own > 0 {
 		x.experts.Intercepts(intercepts)
-		parts = append(parts, model.Part{Factor: own, Weight: x.levels.End()})
+		parts = append(parts, model.Part{Factor: own, Weight: x.levels.End(x.levels.Outputs)})
 	}
 	x.levels.Weights(row, levels, own, intercepts)
 	return parts
@@ -205,7 +210,7 @@ func (x *ensemble) whenArrived(s *scored, earlier []float64, to *scored) *scored
 	if earlier == nil {
 		return s
 	}
-	n := len(s.levels.Iterate)
+	n := x.own()
 	to.components = append(to.components[:0], s.components...)
 	x.levels.PublishedComponents(earlier[:2*n], to.components)
 	if to.some = s.some && len(earlier) == x.componentCount(); to.some {
@@ -227,7 +232,7 @@ func (x *ensemble) componentCount() int {
 
 // appendComponents records the scores of an event, for whenArrived when the label arrives.
 func (x *ensemble) appendComponents(s *scored, out []float64) []float64 {
-	out = x.levels.AppendComponents(&s.levels, out)
+	out = x.levels.AppendComponents(s.levels, out)
 	if s.some {
 		out = append(out, s.experts...)
 	}
@@ -271,13 +276,11 @@ func (x *ensemble) compare(r int, others, component []float64, by *mixture.Event
 	x.experts.Gain(alone, by.Served(others))
 }
 
-// regroup replaces the old outputs of all experts by one new output for each list in from, see rows.Regroup. It returns
-// the function that converts a row.
-func (x *ensemble) regroup(from [][]int) (fill func(to, from []float64)) {
-	fill = x.levels.Regroup(from)
-	x.experts.Regroup(from, x.levels.End())
+// regroup replaces the old outputs of all experts by one new output for each list in from, see rows.Regroup.
+func (x *ensemble) regroup(from [][]int) {
+	x.levels.Regroup(from)
+	x.experts.Regroup(from, x.levels.End(len(from)))
 	x.cosines.Regroup(from)
-	return fill
 }
 
 // alone returns mixture weights that are 1 for the correcting experts and 0 for the noise levels.
@@ -291,7 +294,7 @@ func (x *ensemble) alone() []float64 {
 func (x *ensemble) train(s *scored, target []float64, weight float64) {
 	if s.some {
 		if r := x.experts.Groups; r > 0 {
-			x.levels.GroupParts(&s.levels, x.mixture.Uncorrected(0), math.Sqrt(r), s.seen.Source, &s.seen.Groups)
+			x.levels.GroupParts(&s.seen, x.mixture.Uncorrected(0), math.Sqrt(r), &s.seen.Groups)
 		}
 		x.experts.Learn(&s.seen, s.base, s.experts, target, x.levels.Active(), weight)
 	}

@@ -54,7 +54,7 @@ func (l *Learner) KeepsCosines() (steps []string) {
 func (l *Learner) NestedScores(last func(i int) int8) (together, alone [][]float64, corrects bool) {
 	x, in := l.predictor, &l.room.in
 	until := must.List(in.Features(), last)
-	n, one := x.newNested(), x.newScored(x.levels.NewScores())
+	n, one := x.newNested(), x.newScored()
 	for range 2 { // the second time reuses memory
 		x.scoreNested(in, until, x.corrects(true), &n)
 	}

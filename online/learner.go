@@ -10,8 +10,8 @@
 // Learn passes an event through the following packages. None of them imports a later package in this list, and none
 // imports package online:
 //  1. encode makes an Input of the event: its rows, its standardized values, and its missing fields.
-//  2. levels scores the Input with the weights of each noise level (dropout rate). experts has experts (second order,
-//     splines, discriminant) that correct those scores. experts/cosine corrects their mixture.
+//  2. experts scores the Input. experts/levels has the noise levels (dropout rates). Other experts (second order, splines,
+//     discriminant) correct the mixture of their scores. experts/cosine corrects the mixture of all.
 //  3. impute estimates the missing numeric values.
 //  4. mixture mixes all scores into one prediction, with weights that depend on the fraction of missing fields.
 //  5. monitor receives the event and the prediction. It measures errors, calibrates, forms prediction sets, and detects
@@ -31,8 +31,8 @@ import (
 	"blankout/internal/loss"
 	"blankout/internal/model"
 	"blankout/online/encode"
+	"blankout/online/experts/levels"
 	"blankout/online/impute"
-	"blankout/online/levels"
 	"blankout/online/mixture"
 	"blankout/online/monitor"
 	"blankout/online/readings"
@@ -107,18 +107,18 @@ func newLearner(c Config, set settings, s *event.Schema, outputs int) (*Learner,
 		return nil, fmt.Errorf("learner: loss %s is for %v labels, the schema has %v", c.Loss, want, s.Target)
 	}
 	set.levels.Grouping, set.levels.Outputs = model.NewGrouping(s), outputs
-	levels := levels.New(set.levels)
-	correcting, corrects := set.newExperts(levels, c.HalfLife)
+	correcting, corrects := set.newExperts(outputs, c.HalfLife)
 	mix := mixture.New(mixture.Settings{
 		Components: len(set.levels.Noises), Expected: set.expected, Corrects: corrects, Scales: set.scales, Policy: set.policy, Imputes: set.imputed > 0, Regression: s.Target != loss.Sign,
 	})
-	l := &Learner{config: c, set: set, levels: levels, clock: schedule.NewClock(c.HalfLife, c.HalfLifeTime, c.HalfLifeStep)}
-	l.encoder = encode.New(set.encoded(levels, mix.Policies()), s)
+	l := &Learner{config: c, set: set, clock: schedule.NewClock(c.HalfLife, c.HalfLifeTime, c.HalfLifeStep)}
+	l.encoder = encode.New(set.encoded(mix.Policies(), func() int { return l.levels.Outputs }), s)
+	l.levels = levels.New(set.levels, &l.encoder.Rows)
 	if s.Target != loss.Sign {
 		l.targets = &targets{unit: regression.NewUnit(s.Target, c.HalfLife), loss: set.levels.Loss}
 	}
 	l.predictor = &predictor{
-		ensemble: ensemble{levels: levels, experts: correcting, mixture: mix, cosines: set.newCosines(levels, c)},
+		ensemble: ensemble{levels: l.levels, experts: correcting, mixture: mix, cosines: set.newCosines(l.levels, c)},
 		encoder:  l.encoder, imputer: impute.New(set.imputed), targets: l.targets, last: set.newLastLabel(c),
 	}
 	l.outputs = l.newOutputs()
@@ -137,7 +137,7 @@ func (l *Learner) setOutputs() {
 	k, x := l.levels.Outputs, l.predictor
 	x.cosines.setOutputs(k)
 	l.monitors.SetOutputs(k, l.outputs.rare.On())
-	l.room.scored = x.newScored(l.levels.NewOwn())
+	l.room.scored = x.newScored()
 	l.room.target, l.room.out = make([]float64, k), make([]float64, k)
 	l.room.imputed, x.mixed = newImputed(&x.ensemble), newMixed(x)
 	l.masked = newMasked(x, l.monitors, l.config.ExpectedMissing, l.masked.drawn)
@@ -319,7 +319,10 @@ func (l *Learner) learn(e *event.Example, prior, p *Prediction) {
 	l.rescale()
 	if known { // while all targets are equal, there is nothing to learn
 		l.predictor.cosines.learn(&r.cosines, r.target, l.levels.Active(), l.weight*l.classes[e.Label])
-		l.update(l.weight*l.classes[e.Label], components)
+		if r.scored.seen.Earlier = components; components != nil {
+			r.scored.seen.Earlier = components[:l.levels.Components()]
+		}
+		l.levels.Learn(&r.scored.seen, nil, r.scored.levels, r.target, l.levels.Active(), l.weight*l.classes[e.Label])
 		l.solve(l.weight * l.classes[e.Label])
 		l.masked.trainExperts(&r.labeled, r.target, l.weight*l.classes[e.Label])
 	}
@@ -375,7 +378,7 @@ func (l *Learner) influence(label int, scores []float64) float64 {
 	if len(r.target) > 1 {
 		k = output
 	}
-	return l.levels.Influence(&r.scored.levels, l.predictor.mixture.Largest(r.in.Range), k, rows.Y(output, k, len(r.target)), scores[min(label, len(scores)-1)])
+	return l.levels.Influence(&r.scored.seen, r.scored.levels, l.predictor.mixture.Largest(r.in.Range), k, rows.Y(output, k, len(r.target)), scores[min(label, len(scores)-1)])
 }
 
 // judge updates the mixture weights by the losses of the components, at the current event and at masked
@@ -427,7 +430,7 @@ func (l *Learner) unlabeled(e *event.Example, p *Prediction) {
 	l.observe(e, &l.room.seen, nil)
 	l.predict(p, false, false)
 	if w := l.config.UnlabeledWeight; w > 0 {
-		l.levels.Accumulate(&l.room.in, &l.room.scored.levels, w*l.weights.Bound(e.Weight), l.encoder.Table)
+		l.levels.Accumulate(&l.room.scored.seen, l.room.scored.levels, w*l.weights.Bound(e.Weight))
 	}
 	if l.targets != nil {
 		l.targets.predicted(p, l.monitors.Measures.Known())
@@ -437,30 +440,11 @@ func (l *Learner) unlabeled(e *event.Example, p *Prediction) {
 	l.encoder.Fields.Review(l.encoder.Schema().Fields)
 }
 
-// update trains the noise levels with the current event. If the weight is above 1, it makes several steps.
-func (l *Learner) update(weight float64, components []float64) {
-	r, first := &l.room, true
-	if components != nil {
-		components = components[:l.levels.Components()]
-	}
-	if weight > 0 && weight <= 1 { // usual weights need a single step
-		l.levels.Update(&r.in, &r.scored.levels, components, r.target, weight, l.encoder.Table)
-		return
-	}
-	schedule.Parts(weight, l.set.levels.Optimizer.Proximal, func(part float64) {
-		if !first {
-			l.levels.Score(&r.in, &r.scored.levels)
-		}
-		first = false
-		l.levels.Update(&r.in, &r.scored.levels, components, r.target, part, l.encoder.Table)
-	})
-}
-
 // solve adds the current event to the window of the IRLS solver, if the solver is used.
 func (l *Learner) solve(weight float64) {
 	if n := l.encoder; l.levels.Windows() {
 		m := &model.Linear{Head: model.Head{Schema: n.Schema(), Scaler: n.Scaling.Scaler, Layout: model.Layout{Width: n.Table.Width()}}, Rows: n.Table}
-		l.levels.Learned(l.room.in.Event, weight, m, n.Intercepts, l.outputs.rare.Output, n.ReadsWhenDead)
+		l.levels.Learned(l.room.in.Event, weight, m, l.outputs.rare.Output, n.ReadsWhenDead)
 	}
 }
 
@@ -468,23 +452,22 @@ func (l *Learner) solve(weight float64) {
 // with the old scales, which readers of the model use. If a scale has changed, rescale scores the event again with the
 // new scales.
 func (l *Learner) rescale() {
-	r, others := &l.room, false
-	l.levels.Rescore(&r.in, &r.scored.levels, func() {
-		if r.in.Rescales {
-			l.encoder.Rescale(&r.in)
-		}
-		l.move(r.in.Moves)
-		others = l.predictor.experts.UpdateColumns(&r.in, l.encoder)
-	})
-	if others || r.in.Rescales {
+	r := &l.room
+	if r.in.Rescales {
+		l.encoder.Rescale(&r.in)
+	}
+	l.move(r.in.Moves)
+	if others := l.predictor.experts.UpdateColumns(&r.in, l.encoder); r.in.Rescales {
+		l.predictor.score(&r.in, l.predictor.learns(l.events), &r.scored)
+	} else if others {
 		l.predictor.correct(&r.in, l.predictor.learns(l.events), &r.scored)
 	}
 }
 
 // move converts the weights to changed scales.
 func (l *Learner) move(moves []encode.Move) {
-	for _, m := range moves {
-		l.levels.Move(m, l.encoder.Intercepts)
+	for i := range moves {
+		l.levels.Move(&moves[i])
 	}
 }
 
@@ -519,7 +502,7 @@ func (l *Learner) act(asked *monitor.Request) {
 
 // decay multiplies the memory of earlier events by keep. The weights do not change, but later steps are larger.
 func (l *Learner) decay(keep float64) {
-	l.levels.Decay(keep, l.encoder.Table, l.encoder.Intercepts)
+	l.levels.Forget(keep)
 	l.predictor.imputer.Decay(keep)
 }
 

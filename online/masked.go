@@ -42,7 +42,7 @@ type masked struct {
 func newMasked(x *predictor, monitors *monitor.Monitors, alone float64, drawn uint64) masked {
 	return masked{
 		predictor: x, monitors: monitors, alone: alone, drawn: drawn,
-		scored: x.newScored(x.levels.NewScores()), nested: x.newNested(), imputed: newImputed(&x.ensemble), out: make([]float64, x.levels.Outputs),
+		scored: x.newScored(), nested: x.newNested(), imputed: newImputed(&x.ensemble), out: make([]float64, x.levels.Outputs),
 	}
 }
 

@@ -44,7 +44,7 @@ type imputed struct {
 }
 
 func newImputed(x *ensemble) imputed {
-	return imputed{scored: x.newScored(x.levels.NewScores()), filled: x.newScored(x.levels.NewScores()), variance: make([]float64, x.levels.Outputs)}
+	return imputed{scored: x.newScored(), filled: x.newScored(), variance: make([]float64, x.levels.Outputs)}
 }
 
 // impute imputes the missing numeric values of the last encoded event, if the prediction depends on them. If learns is
@@ -130,7 +130,7 @@ func newMixed(x *predictor) mixed {
 // mix mixes the scores of all components with the mixture weights for the event's range of the missing
 // fraction. The result is valid until the next call.
 func (x *predictor) mix(in *encode.Input, components []float64, f *imputed) *mixed {
-	x.intercepts(x.encoder.Intercepts, x.mixed.base, x.mixed.bases)
+	x.intercepts(x.mixed.base, x.mixed.bases)
 	return x.mixBy(x.mixture.Weights(in.Range), components, f)
 }
 
@@ -276,7 +276,7 @@ func (x *predictor) observeMissing(in *encode.Input, components []float64, corre
 		return // all ranges use the mixture weights of complete events
 	}
 	fraction, outputs := how.Imputes(), len(m.out)
-	for j, b := range m.bases[:len(x.levels.Noises)*outputs] {
+	for j, b := range m.bases[:x.own()] {
 		score := b + how.Scale*(components[j]-b)
 		if f.some && fraction > 0 {
 			score = m.widen(score+fraction*f.scored.components[j], fraction*fraction*m.variance[j%outputs])

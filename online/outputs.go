@@ -24,7 +24,6 @@ type outputs struct {
 	bytes   int64                  // memory limit, in bytes, beyond which rare classes share an output
 	events  func(class int) uint64 // number of labeled events of a class
 	most    int                    // largest number of classes with a separate output: Schema.MaxClasses
-	width   func(outputs int) int  // returns the number of values of a row
 	memory  memory.Bound
 	several bool // classification, not regression
 	// The number of outputs in these changes with the number of outputs here.
@@ -46,7 +45,7 @@ const leastSeparate = 3
 func (l *Learner) newOutputs() *outputs {
 	return &outputs{
 		bytes: rareBytes, most: l.encoder.Schema().MaxClasses, memory: memory.Bound(l.config.MaxMemory), several: l.targets == nil,
-		width: l.set.width, ensemble: &l.predictor.ensemble, encoder: l.encoder,
+		ensemble: &l.predictor.ensemble, encoder: l.encoder,
 		events: func(class int) uint64 {
 			if n := l.monitors.Measures.Classes; class < len(n) {
 				return n[class]
@@ -108,11 +107,13 @@ func (o *outputs) room(outputs, classes, columns int) int {
 // cost returns the memory, in bytes, of rows with this number of outputs, for this number of columns.
 func (o *outputs) cost(columns, outputs int) int64 {
 	const many = 64 // rows are padded to whole cache lines
-	return memory.Bytes(columns, outputs*(o.width(2*many)-o.width(many))/many)
+	return memory.Bytes(columns, outputs*(o.ensemble.levels.Width(2*many)-o.ensemble.levels.Width(many))/many)
 }
 
 // fits reports whether rows with this number of outputs are within the memory limit.
-func (o *outputs) fits(outputs, columns int) bool { return o.memory.Fits(columns, o.width(outputs)) }
+func (o *outputs) fits(outputs, columns int) bool {
+	return o.memory.Fits(columns, o.ensemble.levels.Width(outputs))
+}
 
 // promotes reports whether a class that shares an output gets a separate output at an event. label is the class of the
 // event. From its second event on, a class gets a separate output if separate outputs then use at most half of their
@@ -179,7 +180,7 @@ func (o *outputs) addClass(label, columns int, number uint64) (resized bool) {
 	if outputs := label + 1; outputs > max(levels.Outputs, 2) {
 		o.add(outputs)
 	}
-	levels.Activate(label+1, o.encoder.Intercepts)
+	levels.Activate(label + 1)
 	return o.resized
 }
 
@@ -196,7 +197,7 @@ func (o *outputs) share(label, columns int, number uint64) {
 		if levels.Outputs < first {
 			o.add(first)
 		}
-		levels.Activate(first, o.encoder.Intercepts)
+		levels.Activate(first)
 		but := o.room(levels.Outputs, levels.Active(), columns)
 		if full {
 			but = 0
@@ -210,9 +211,9 @@ func (o *outputs) share(label, columns int, number uint64) {
 	for label >= o.rare.Known() {
 		if o.rare.Rare() == 0 {
 			o.add(levels.Outputs + 1)
-			levels.Activate(levels.Outputs, o.encoder.Intercepts)
+			levels.Activate(levels.Outputs)
 		}
-		levels.Shift(o.rare.Shared(), o.rare.Add(levels.Outputs-1), o.encoder.Intercepts)
+		levels.Shift(o.rare.Shared(), o.rare.Add(levels.Outputs-1))
 	}
 	if o.promotes(label, levels.Outputs, columns) {
 		if levels.Outputs-1 >= o.most { // another class loses its own output
@@ -233,10 +234,10 @@ func (o *outputs) mergeRare(but, columns int, number uint64) {
 	}
 	from := o.merge(known, levels.Outputs, but, columns)
 	last := from[len(from)-1]
-	together := levels.Together(last, o.encoder.Intercepts)
+	together := levels.Together(last)
 	o.regroup(from, number)
 	if len(last) > 1 {
-		levels.Place(o.rare.Shared(), together, o.encoder.Intercepts)
+		levels.Place(o.rare.Shared(), together)
 	}
 }
 
@@ -252,8 +253,8 @@ func (o *outputs) promote(class int, number uint64) {
 		o.regroup(append(from, []int{y.Shared()}), number)
 	}
 	own, shared := y.Promote(class, levels.Outputs-1)
-	levels.Shift(y.Output(class), own, o.encoder.Intercepts)
-	levels.Shift(y.Shared(), shared, o.encoder.Intercepts)
+	levels.Shift(y.Output(class), own)
+	levels.Shift(y.Shared(), shared)
 }
 
 // regroup replaces the old outputs by one new output for each list in from, see resize. Classes then have other outputs.
@@ -278,7 +279,7 @@ func (o *outputs) add(outputs int) {
 // resize replaces the old outputs of all experts by one new output for each list in from, see rows.Regroup. It changes the
 // width of all rows.
 func (o *outputs) resize(from [][]int) {
-	o.encoder.Widen(o.width(len(from)), o.ensemble.regroup(from))
+	o.ensemble.regroup(from)
 	o.resized = true
 	if o.cost(o.encoder.Table.Len(), len(from)) > collectBytes {
 		runtime.GC() // the old rows would stay in memory until the rows have doubled again
@@ -318,7 +319,7 @@ func (o *outputs) refusal(e *event.Example, first bool) *event.Refusal {
 	t, now := o.encoder.Table, o.ensemble.levels.Outputs
 	width := t.Width()
 	if outputs, _, _ := o.after(e.Label, now, o.columnsWith(e)); outputs != now {
-		if width = o.width(outputs); outputs > now && !o.memory.Fits(t.Len(), width) {
+		if width = o.ensemble.levels.Width(outputs); outputs > now && !o.memory.Fits(t.Len(), width) {
 			return o.noRoom("class "+quoted(o.encoder.Schema().Classes[e.Label]), t.Len(), width)
 		}
 	}

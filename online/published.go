@@ -39,8 +39,8 @@ func (x *predictor) listed() (experts []model.Expert) {
 	for _, w := range x.mixture.Uncorrected(0) {
 		all += w
 	}
-	for v, n := range x.levels.Noises {
-		experts = append(experts, model.Expert{Name: loss.ShortNoise(n.String()), Weight: x.mixture.Uncorrected(0)[v] / all})
+	for v, name := range x.levels.Names() {
+		experts = append(experts, model.Expert{Name: name, Weight: x.mixture.Uncorrected(0)[v] / all})
 	}
 	if x.experts.HasColumns() {
 		experts = append(experts, x.experts.Published(x.mixture.Corrected(0))...)

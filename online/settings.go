@@ -14,8 +14,8 @@ import (
 	"blankout/online/experts"
 	"blankout/online/experts/additive"
 	"blankout/online/experts/discriminant"
+	"blankout/online/experts/levels"
 	"blankout/online/experts/newton"
-	"blankout/online/levels"
 	"blankout/online/readings"
 	"blankout/online/refresh"
 	"blankout/online/schedule"
@@ -79,6 +79,9 @@ func parse(c Config) (settings, error) {
 	bends := a.Square() && (s.standardize == model.StandardizeAuto || s.standardize == model.StandardizeAll)
 	s.presence = c.Presence == "auto" && bends && (!a.Windows() || a.Window.Pairs)
 	s.corrects = rule.Second && newton.Wanted(l) && a.Intercept && bends && !a.Observed && !slices.ContainsFunc(a.Noises, func(n loss.Noise) bool { return loss.AsGroups(n).Rates != nil })
+	if s.corrects {
+		a.More = 1
+	}
 	s.silence = encode.Silence{Learned: isSilent, Groups: noise.Groups}
 	switch {
 	case l.Facts().Regression || single && !isSilent:
@@ -102,34 +105,26 @@ func parse(c Config) (settings, error) {
 	return s, nil
 }
 
-// encoded returns the settings of the Encoder.
-func (s *settings) encoded(levels *levels.Expert, policies model.MissingPolicies) encode.Settings {
+// encoded returns the settings of the Encoder. outputs returns the current number of outputs.
+func (s *settings) encoded(policies model.MissingPolicies, outputs func() int) encode.Settings {
+	levels := &s.levels
 	return encode.Settings{
-		Standardize: s.standardize, Transform: s.transform, Width: s.width(levels.Outputs), Policies: policies, Numbers: levels.Loss.Facts().Regression, Faulty: s.faulty, Silence: s.silence, Presence: s.presence,
+		Standardize: s.standardize, Transform: s.transform, Width: levels.Width(levels.Outputs), Policies: policies, Numbers: levels.Loss.Facts().Regression, Faulty: s.faulty, Silence: s.silence, Presence: s.presence,
 		Together: encode.Together{Grouping: levels.Grouping, Fields: levels.Grouped(), Rates: levels.Observed},
-		Constant: levels.Constant(), Intercept: levels.Intercept, Knots: s.knots(levels),
+		Constant: levels.Constant(), Intercept: levels.Intercept, Knots: s.knots(outputs),
 	}
-}
-
-// width returns the number of values of a row for the given number of outputs.
-func (s *settings) width(outputs int) int {
-	more := 0
-	if s.corrects {
-		more = 1
-	}
-	return s.levels.Width(outputs, more)
 }
 
 // newExperts returns the experts that correct the noise levels. There are none if the settings exclude them, and corrects
 // is then nil, see mixture.Settings.
-func (s *settings) newExperts(levels *levels.Expert, halfLife float64) (x *experts.Experts, corrects func() bool) {
-	c := experts.Settings{Outputs: levels.Outputs, At: levels.End()}
+func (s *settings) newExperts(outputs int, halfLife float64) (x *experts.Experts, corrects func() bool) {
+	c := experts.Settings{Outputs: outputs, At: s.levels.End(outputs)}
 	if !s.corrects {
 		return experts.New(c), nil
 	}
 	halfLife = cmp.Or(halfLife, correctHalfLife)
 	own, groups := loss.AsGroups(s.levels.Noises[s.expected]).Odds("") // 0 for silent noise, because the experts then learn masked copies
-	l, outputs := s.levels.Loss, levels.Outputs
+	l := s.levels.Loss
 	c.Groups, c.Samples = groups, s.levels.Adapts && schedule.Samples(l)
 	second := newton.Settings{Loss: l, Ridge: max(s.levels.Ridge, leastRidge), HalfLife: halfLife, Strength: own * (1 + groups), Groups: groups}
 	if c.List, c.Weights = []experts.Expert{newton.New(second, outputs)}, []float64{1}; !l.Facts().Regression && !s.levels.Grouped() {
@@ -149,9 +144,9 @@ const (
 )
 
 // knots returns the function that determines the number of knots per spline, or nil if there are no splines.
-func (s *settings) knots(levels *levels.Expert) func(numbers int) int {
+func (s *settings) knots(outputs func() int) func(numbers int) int {
 	if !s.corrects {
 		return nil
 	}
-	return func(numbers int) int { return experts.Knots(numbers, levels.Outputs) }
+	return func(numbers int) int { return experts.Knots(numbers, outputs()) }
 }

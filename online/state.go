@@ -272,8 +272,8 @@ func restored(c Config, set settings, m *model.Linear, learner, refused []byte) 
 		return nil, fmt.Errorf("block learner: its outputs do not fit")
 	}
 	set.levels.Outputs = outputs
-	if m.Rows.Width() != set.width(outputs) {
-		return nil, fmt.Errorf("rows of %d numbers, and not %d", m.Rows.Width(), set.width(outputs))
+	if m.Rows.Width() != set.levels.Width(outputs) {
+		return nil, fmt.Errorf("rows of %d numbers, and not %d", m.Rows.Width(), set.levels.Width(outputs))
 	}
 	l, err := newLearner(c, set, m.Schema, outputs)
 	if err != nil {

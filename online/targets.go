@@ -75,8 +75,8 @@ func (l *Learner) number(e *event.Example, f float64, shown *Prediction, compone
 	switch next, change := t.unit.Observe(e.Target, l.weight); change {
 	case regression.Moves:
 		factor, shift, keep := t.unit.Move(next, t.loss, l.set.levels.Optimizer.Curvature)
-		l.levels.Rescale(factor, shift, keep, l.encoder.Table, l.encoder.Intercepts)
-		l.predictor.experts.Rescale(factor, shift)
+		l.levels.Rescale(factor, shift, keep)
+		l.predictor.experts.Rescale(factor, shift, keep)
 		l.predictor.score(&r.in, l.predictor.learns(l.events), &r.scored)
 		components = nil // these scores are in the old unit
 	case regression.Follows:

@@ -13,22 +13,27 @@ import (
 	"blankout/online/silent"
 )
 
-// Encoder encodes events. It owns the scales of columns, and the column statistics at the start of each row. The
-// experts own the rest of each row.
-type Encoder struct {
+// Rows holds all rows of a learner. The Encoder owns the column statistics at the start of each row, and the experts own
+// the rest.
+type Rows struct {
 	Table      *model.Table
 	Intercepts []float64 // row of the intercepts, with the same layout
-	Scaling    scaling.Scaling
-	schema     *event.Schema
-	Fields     readings.Fields // which fields events usually have
-	transform  func(field string) model.Transform
-	faults     readings.Faults
-	deaths     deaths
-	together   Together
-	intercept  float64 // value of the constant feature
-	known      int     // number of fields that events have had so far
-	due        bool    // dense columns must be reviewed
-	turns      bool    // fields have turned out to count, or not to, see scaling.Scaling.TurnCounts
+}
+
+// Encoder encodes events. It owns the scales of columns.
+type Encoder struct {
+	Rows
+	Scaling   scaling.Scaling
+	schema    *event.Schema
+	Fields    readings.Fields // which fields events usually have
+	transform func(field string) model.Transform
+	faults    readings.Faults
+	deaths    deaths
+	together  Together
+	intercept float64 // value of the constant feature
+	known     int     // number of fields that events have had so far
+	due       bool    // dense columns must be reviewed
+	turns     bool    // fields have turned out to count, or not to, see scaling.Scaling.TurnCounts
 }
 
 // Settings are the settings of an Encoder.
@@ -60,7 +65,7 @@ type Together struct {
 // New returns an Encoder for events of a Schema.
 func New(c Settings, s *event.Schema) *Encoder {
 	n := &Encoder{
-		Table: model.NewTable(c.Width), Intercepts: make([]float64, c.Width), schema: s, transform: c.Transform, faults: readings.Faults{Faulty: c.Faulty},
+		Rows: Rows{model.NewTable(c.Width), make([]float64, c.Width)}, schema: s, transform: c.Transform, faults: readings.Faults{Faulty: c.Faulty},
 		deaths:  deaths{Silence: c.Silence, values: &silent.Values{}},
 		Scaling: scaling.New(scaling.Settings{Presence: c.Presence, Named: c.Named, Constant: c.Constant, Expert: c.Knots}, c.Standardize, s.ColumnsGoMissing()), Fields: readings.New(c.Policies, s.Absent, c.Numbers),
 		together: c.Together,
@@ -204,9 +209,10 @@ func (n *Encoder) observeOne(in *Input, i int, x float64, t scaling.Treatment, f
 	m := n.Scaling.Observe(column, stats, x, z, t, field)
 	if stays := stats[model.StatCenter] == center && stats[model.StatInverse] == inverse; !stays || m.Moves() || m.Keep != 1 {
 		was := [model.ScalerWidth]float64{model.StatCenter: center, model.StatInverse: inverse}
+		from, to := scaler.Standardization(was[:]), scaler.Standardization(stats)
 		in.Moves = append(in.Moves, Move{
-			Row: row, Ratio: m.Ratio, Shift: m.Shift, Keep: m.Keep, Column: column, Numeric: t == scaling.Numeric,
-			Was: scaler.Standardization(was[:]), Is: scaler.Standardization(stats), At: i, center: stats[model.StatCenter], inverse: stats[model.StatInverse],
+			Row: row, Ratio: m.Ratio, Shift: m.Shift, Keep: m.Keep, Column: column, Numeric: t == scaling.Numeric, Renews: from.Unit != to.Unit || to.Scale == 0,
+			Was: from, Is: to, At: i, center: stats[model.StatCenter], inverse: stats[model.StatInverse],
 		})
 		if known { // the weights of a new column are 0, so no score depends on its scale
 			in.Rescales = true
@@ -407,7 +413,7 @@ func (n *Encoder) Read(e *event.Example, number uint64, in *Input) {
 
 // Widen changes the number of values per row. fill converts the part of a row that belongs to the experts. Widen itself
 // copies the statistics.
-func (n *Encoder) Widen(width int, fill func(to, from []float64)) {
+func (n *Rows) Widen(width int, fill func(to, from []float64)) {
 	was, table := n.Table, model.NewTable(width)
 	widened := func(to, from []float64) []float64 {
 		copy(to, from[:model.ScalerWidth])

@@ -62,6 +62,7 @@ type Move struct {
 	Ratio, Shift, Keep float64
 	Column             uint32
 	Numeric            bool // the column is numeric, centered and scaled
+	Renews             bool // the meaning of the column's values changes, so that its weights are void
 	Was, Is            model.Standardization
 	At                 int // index of the column in the Input
 	center, inverse    float64

@@ -30,10 +30,8 @@ func (x *Experts) UpdateColumns(in *encode.Input, n *encode.Encoder) (others boo
 		case !m.Numeric:
 		case m.Was.Scale == 0:
 			look = true
-		case m.Was.Unit != m.Is.Unit || m.Is.Scale == 0:
-			x.change(func(e Expert) { e.Renew(m.Column) })
-		case m.Ratio != 1 || m.Shift != 0:
-			x.change(func(e Expert) { e.Move(m.Column, m.Ratio, m.Shift) })
+		case m.Renews || m.Ratio != 1 || m.Shift != 0:
+			x.change(func(e Expert) { e.Move(&m) })
 		}
 	}
 	return look && x.lookFor(in, n)
@@ -108,8 +106,8 @@ func (x *Experts) set(columns []uint32) {
 
 // Rescale adapts the experts to a new unit of regression targets: targets and scores are multiplied by factor and
 // shifted by shift.
-func (x *Experts) Rescale(factor, shift float64) {
-	x.change(func(e Expert) { e.Rescale(factor, shift) })
+func (x *Experts) Rescale(factor, shift, keep float64) {
+	x.change(func(e Expert) { e.Rescale(factor, shift, keep) })
 }
 
 // Regroup replaces the old outputs by one new output for each list in from, see rows.Regroup. at is the new index of the
@@ -142,7 +140,7 @@ func (x *Experts) StartFresh() {
 	if len(x.List) == 0 {
 		return
 	}
-	x.List[0].Restart()
+	x.List[0].(restarts).Restart()
 	x.fresh = true
 	for _, e := range x.List[1:] {
 		e.Forget(freshKeep)

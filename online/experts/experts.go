@@ -1,9 +1,12 @@
-// Package experts has experts that correct the scores of a base learner, and mixes them into one component of the base
-// learner's ensemble. An [Expert] gives columns and their weights. [Experts] sums the scores of an event, lets the experts
-// learn, and mixes them. Each expert has a package:
+// Package experts has the experts of a learner. An [Expert] gives sums over an event's features, from which its scores are
+// made, and learns events. Each expert has a package:
+//   - levels has a model for each noise level (dropout rate),
 //   - newton is a second-order expert,
 //   - additive has splines at several learning rates,
 //   - discriminant is a linear discriminant for many classes.
+//
+// The noise levels are the base of the others, which correct the mixture of the levels' scores. [Experts] scores these
+// others, lets them learn, and mixes them into one component of the learner's ensemble.
 //
 // Package cosine has one more expert, which corrects the prediction of all others and is no Expert.
 package experts
@@ -20,10 +23,16 @@ import (
 	"blankout/online/schedule"
 )
 
-// Input is the part of an event that the experts use: features, identified by their index in Experts.Columns,
-// ascending.
+// Input is an event, or a part of one, as experts read it. Rows and Values have all its features; Index and X have those
+// of the columns in Experts.Columns.
 type Input struct {
-	Index  []int
+	Event  *encode.Input // the whole event; nil for a part of an event, which cannot be learned
+	Rows   [][]float64   // rows of the features and of the intercepts, as in encode.Input
+	Values []float64     // standardized values, with those of the intercepts
+	// Earlier has the scores of the noise levels when the event arrived, or is nil if the current ones count.
+	Earlier []float64
+
+	Index  []int // of each feature in Experts.Columns, ascending
 	X      []float64
 	Source []int   // index of each feature in the event
 	Groups Groups  // features that are dropped together, for noise of groups
@@ -38,12 +47,13 @@ type Groups struct {
 	Sums []float64
 }
 
-// Expert corrects base scores. It has one or more components, which are linear models of the same features. In each
-// component the score of an output is
+// Expert has one or more components, which are linear models of the same features. In each component the score of an
+// output is
 //
 //	base + Base base + intercept + sum weight feature,
 //
-// without both terms of the base score if Base is -1. Lists of scores are by component and output. An Expert keeps
+// without both terms of the base score if Base is -1. The noise levels (package levels) are an Expert without a base. The
+// other experts correct the mixed score of the noise levels. Lists of scores are by component and output. An Expert keeps
 // nothing of an event that it has not learned.
 type Expert interface {
 	Names() []string // names of the components
@@ -53,21 +63,25 @@ type Expert interface {
 	// enough.
 	Follow(columns []uint32, numbers int)
 	Idle() bool
-	// Sum writes the scores of an event without the base scores to out. It ignores features of columns that are not
-	// followed.
-	Sum(in *Input, out []float64)
+	// Sum writes sums over the features of an event, and of its constant feature, to sums, whose length is Sums. The sums
+	// of the parts of an event add up to those of the event. Features of columns that are not followed are ignored. Scores
+	// returns the scores, without the base scores, that sums mean. The result is sums itself or uses the memory of room,
+	// which has room for a score of each component and output.
+	Sums() int
+	Sum(in *Input, sums []float64)
+	Scores(sums, room []float64) []float64
 	Base(component int) float64
-	// Learn learns an event from its base scores and from its scores by this expert. target is by output; the first
-	// active outputs are in use.
-	Learn(in *Input, base, scores, target []float64, active int, weight float64)
-	Move(column uint32, ratio, shift float64) // values become (x - shift)/ratio
-	Renew(column uint32)                      // called if the meaning of the column's values changes
-	Rescale(factor, shift float64)            // targets and scores are multiplied by factor and shifted by shift
+	// Learn learns an event from its base scores and from its sums, to which the terms of the base scores have been added.
+	// target is by output; the first active outputs are in use.
+	Learn(in *Input, base, sums, target []float64, active int, weight float64)
+	Move(m *encode.Move) // converts the weights of a column to another scale, or forgets them if m.Renews
+	// Rescale is called when targets and scores are multiplied by factor and shifted by shift. keep is the factor of the
+	// memory of earlier events.
+	Rescale(factor, shift, keep float64)
 	// Regroup replaces the old outputs by one new output for each list in from, see rows.Regroup. The expert's later scores
 	// must be multiplied by factor.
 	Regroup(from [][]int) (factor float64)
 	Forget(keep float64) // weights do not change now, but later change faster
-	Restart()            // resets everything except the columns
 	State(c *coder.Coder)
 }
 
@@ -76,6 +90,9 @@ type Expert interface {
 type centered interface {
 	Pull(first uint32, fractions []float64)
 }
+
+// restarts is implemented by the second-order expert. Restart resets everything except the columns.
+type restarts interface{ Restart() }
 
 // learnsAll is implemented by experts that learn all events, because they describe the events of each class.
 type learnsAll interface{ LearnsAll() }
@@ -182,7 +199,7 @@ func (x *Experts) NumericColumns() []uint32 { return x.columns[:x.numbers] }
 // mixture weight in its prediction.
 func (x *Experts) Rested(number uint64, counts bool) { x.gain.Apply(number, counts) }
 
-// Read copies the part of an event that the experts use, from in to to.
+// Read copies the features of the followed columns from in to to.
 func (x *Experts) Read(in *encode.Input, to *Input) {
 	n := in.Features()
 	most := n + 2*len(x.splines.first)

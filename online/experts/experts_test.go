@@ -263,7 +263,7 @@ func TestMove(t *testing.T) {
 		for k := range out {
 			must.True(t, math.Abs(out[k]-moved[k]) <= 1e-7 && weight(x, s.in.Columns[last], k) != 0, "output %d: %v, moved %v", k, out[k], moved[k])
 		}
-		s.in.Moves[0].Is.Unit = 2
+		s.in.Moves[0].Renews = true
 		x.UpdateColumns(&s.in, s.n)
 		must.True(t, weight(x, s.in.Columns[last], 0) == 0, "a column with another unit keeps its weight")
 	}

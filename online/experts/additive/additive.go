@@ -91,7 +91,11 @@ func (e *Expert) Follow(columns []uint32, _ int) {
 	keep(len(columns), len(known))
 }
 
-// Sum implements experts.Expert.
+// Sums implements experts.Expert, as do Sum and Scores. The sums are the scores.
+func (e *Expert) Sums() int { return len(e.q) }
+
+func (e *Expert) Scores(sums, _ []float64) []float64 { return sums }
+
 func (e *Expert) Sum(in *experts.Input, out []float64) {
 	weights, _ := e.block.row(len(e.columns))
 	for j := range out {
@@ -139,7 +143,7 @@ func (e *Expert) Learn(in *experts.Input, _, scores, targets []float64, active i
 		s.Y[j], s.Variance[j] = targets[k], e.strength*e.q[j]
 		_, df, dv := e.loss.At(s.Y[j], s.F[j], s.Variance[j])
 		if s.F[j]-s.F[j] != 0 {
-			e.Restart()
+			e.restart()
 			return
 		}
 		if df-df != 0 || dv-dv != 0 { // the loss has no derivative here
@@ -175,8 +179,8 @@ func (e *Expert) descend() {
 	}
 }
 
-// Restart resets everything except the columns.
-func (e *Expert) Restart() {
+// restart resets everything except the columns.
+func (e *Expert) restart() {
 	columns := e.columns
 	e.begin(e.outputs)
 	e.Follow(columns, len(columns))

@@ -12,6 +12,7 @@ import (
 	"blankout/internal/eventtest"
 	"blankout/internal/loss"
 	"blankout/internal/must"
+	"blankout/online/encode"
 	"blankout/online/experts"
 	"blankout/online/experts/newton"
 )
@@ -285,19 +286,19 @@ func (e *tested) Intercept(rate, k int) float64 {
 	return float64(e.Weights(rate, len(e.columns))[k])
 }
 
-// TestMove checks that Move changes no score, and changes nothing if it would extrapolate too far. Renew must set the
-// column's weights to 0.
+// TestMove checks that Move changes no score, and changes nothing if it would extrapolate too far. It must set the weights of a
+// column that is renewed to 0.
 func TestMove(t *testing.T) {
 	e, score := taught(2)
 	was, weight := score(e, []float64{0.5, 0.2}), e.Weights(0, 0)[0]
-	e.Move(3, 1.01, 0.001)
+	e.Move(&encode.Move{Column: 3, Ratio: 1.01, Shift: 0.001})
 	got := score(e, []float64{(0.5 - 0.001) / 1.01, 0.2})
 	must.True(t, math.Abs(got[1]-was[1]) <= 1e-6 && e.Weights(0, 0)[0] != weight, "the score was %v, is %v", was, got)
 	weight, intercept := e.Weights(0, 0)[0], e.Intercept(0, 0)
-	e.Move(3, 1, 5)
+	e.Move(&encode.Move{Column: 3, Ratio: 1, Shift: 5})
 	must.True(t, e.Weights(0, 0)[0] == weight && e.Intercept(0, 0) == intercept, "the intercept has gone from %v to %v", intercept, e.Intercept(0, 0))
-	e.Move(4, 2, 1) // not a column of the expert
-	e.Renew(3)
+	e.Move(&encode.Move{Column: 4, Ratio: 2, Shift: 1}) // not a column of the expert
+	e.Move(&encode.Move{Column: 3, Renews: true})
 	if got := e.Weights(1, 0); got[0] != 0 || got[1] != 0 {
 		t.Errorf("weights of a column that is renewed: %v", got)
 	}

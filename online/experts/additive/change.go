@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"blankout/internal/coder"
+	"blankout/online/encode"
 	"blankout/online/experts"
 	"blankout/online/rows"
 )
@@ -14,12 +15,18 @@ import (
 // Move changes a column's values x to (x - shift)/ratio. Scores stay the same, except if that would extrapolate too
 // far. A weight keeps its number if the change would shift the intercept, or the score of the value 1, by more than
 // mostMove.
-func (e *Expert) Move(column uint32, ratio, shift float64) {
-	i, known := slices.BinarySearch(e.columns, column)
+func (e *Expert) Move(m *encode.Move) {
+	i, known := slices.BinarySearch(e.columns, m.Column)
 	if !known {
 		return
 	}
 	weights, squares := e.block.row(i)
+	if m.Renews {
+		clear(weights)
+		clear(squares)
+		return
+	}
+	ratio, shift := m.Ratio, m.Shift
 	intercepts, _ := e.block.row(len(e.columns))
 	most := mostMove / max(math.Abs(shift), ratio-1)
 	for j, w := range weights {
@@ -31,17 +38,8 @@ func (e *Expert) Move(column uint32, ratio, shift float64) {
 	}
 }
 
-// Renew resets the weights of a column, because the meaning of its values changes.
-func (e *Expert) Renew(column uint32) {
-	if i, known := slices.BinarySearch(e.columns, column); known {
-		weights, squares := e.block.row(i)
-		clear(weights)
-		clear(squares)
-	}
-}
-
 // Rescale does nothing, because regression has no expert of splines.
-func (e *Expert) Rescale(float64, float64) {}
+func (e *Expert) Rescale(_, _, _ float64) {}
 
 // Regroup implements experts.Expert.
 func (e *Expert) Regroup(from [][]int) (factor float64) {

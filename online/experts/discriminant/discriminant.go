@@ -8,6 +8,7 @@ import (
 
 	"blankout/internal/coder"
 	"blankout/internal/loss"
+	"blankout/online/encode"
 	"blankout/online/experts"
 )
 
@@ -108,7 +109,11 @@ func (d *Expert) Follow(columns []uint32, numbers int) {
 // Idle implements experts.Expert.
 func (d *Expert) Idle() bool { return len(d.columns) == 0 || d.learned < solveFirst }
 
-// Sum implements experts.Expert.
+// Sums implements experts.Expert, as do Sum and Scores. The sums are the scores.
+func (d *Expert) Sums() int { return d.outputs }
+
+func (d *Expert) Scores(sums, _ []float64) []float64 { return sums }
+
 func (d *Expert) Sum(in *experts.Input, out []float64) {
 	n := len(d.columns)
 	for k := range out {
@@ -233,12 +238,16 @@ func (d *Expert) factor() []float64 {
 func (d *Expert) Base(int) float64 { return -1 }
 
 // Move implements experts.Expert.
-func (d *Expert) Move(column uint32, ratio, shift float64) {
-	i, known := slices.BinarySearch(d.columns, column)
+func (d *Expert) Move(m *encode.Move) {
+	i, known := slices.BinarySearch(d.columns, m.Column)
 	if !known {
 		return
 	}
-	n := len(d.columns)
+	if m.Renews {
+		d.renew(i)
+		return
+	}
+	n, ratio, shift := len(d.columns), m.Ratio, m.Shift
 	for k := range d.outputs {
 		d.means[k*n+i] = (d.means[k*n+i] - shift) / ratio
 		d.bias[k] += shift * d.weights[k*n+i]
@@ -250,12 +259,8 @@ func (d *Expert) Move(column uint32, ratio, shift float64) {
 	}
 }
 
-// Renew implements experts.Expert.
-func (d *Expert) Renew(column uint32) {
-	i, known := slices.BinarySearch(d.columns, column)
-	if !known {
-		return
-	}
+// renew forgets the weights of a column.
+func (d *Expert) renew(i int) {
 	n := len(d.columns)
 	for k := range d.outputs {
 		d.means[k*n+i], d.weights[k*n+i] = 0, 0
@@ -267,7 +272,7 @@ func (d *Expert) Renew(column uint32) {
 }
 
 // Rescale does nothing, because regression has no discriminant.
-func (d *Expert) Rescale(float64, float64) {}
+func (d *Expert) Rescale(_, _, _ float64) {}
 
 // Regroup implements experts.Expert.
 func (d *Expert) Regroup(from [][]int) (factor float64) {
@@ -298,9 +303,6 @@ func (d *Expert) Forget(keep float64) {
 		d.scatter[i] *= keep
 	}
 }
-
-// Restart implements experts.Expert.
-func (d *Expert) Restart() { d.begin(d.columns) }
 
 // State encodes or decodes the expert. The reader must follow the same columns.
 func (d *Expert) State(c *coder.Coder) {

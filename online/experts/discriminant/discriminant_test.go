@@ -9,6 +9,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 
 	"blankout/internal/must"
+	"blankout/online/encode"
 	"blankout/online/experts"
 )
 
@@ -76,7 +77,7 @@ func TestDiscriminant(t *testing.T) {
 	d.Sum(&experts.Input{Index: []int{0, 1, 2}, X: x, One: 1}, out)
 	check("as solved", x, out, slow)
 	was := slices.Clone(d.scatter)
-	d.Move(5, 1.5, 0.2)
+	d.Move(&encode.Move{Column: 5, Ratio: 1.5, Shift: 0.2})
 	for at, ratio := range []float64{1, 1.5, 1, 1.5, 2.25, 1.5, 1, 1.5, 1} {
 		got, want := d.scatter[at], was[at]/ratio
 		must.True(t, math.Abs(got-want) <= 1e-9, "scatter %d moved: %v, want %v", at, got, want)
@@ -84,7 +85,7 @@ func TestDiscriminant(t *testing.T) {
 	moved := []float64{x[0], (x[1] - 0.2) / 1.5, x[2]}
 	d.Sum(&experts.Input{Index: []int{0, 1, 2}, X: moved, One: 1}, out)
 	check("moved", x, out, slow)
-	d.Move(5, 1/1.5, -0.2/1.5)
+	d.Move(&encode.Move{Column: 5, Ratio: 1 / 1.5, Shift: -0.2 / 1.5})
 	d.Follow([]uint32{2, 4, 5, 9}, 4)
 	d.Sum(&experts.Input{Index: []int{0, 2, 3}, X: x, One: 1}, out)
 	check("with another column", x, out, slow)
@@ -96,7 +97,7 @@ func TestDiscriminant(t *testing.T) {
 		a, b := out[k]-out[0], slow(k)-slow(0)
 		must.True(t, math.Abs(a-b) <= 0.1*max(1, math.Abs(b)), "class %d has the score %v more than the first, was %v", k, a, b)
 	}
-	d.Renew(5)
+	d.Move(&encode.Move{Column: 5, Renews: true})
 	must.True(t, d.weights[2] == 0 && d.means[2] == 0, "a column with another meaning keeps its weight")
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"blankout/internal/coder"
+	"blankout/online/encode"
 	"blankout/online/experts"
 )
 
@@ -66,9 +67,15 @@ func (e *Expert) place(column uint32) int {
 // Move changes a column's values x to (x - shift)/ratio. Scores stay the same, except if that would extrapolate too
 // far. A weight keeps its number and its variance if the change would shift the intercept, or the score of the value 1,
 // by more than mostMove.
-func (e *Expert) Move(column uint32, ratio, shift float64) {
-	i := e.place(column)
+func (e *Expert) Move(m *encode.Move) {
+	i, ratio, shift := e.place(m.Column), m.Ratio, m.Shift
 	if i < 0 {
+		return
+	}
+	if m.Renews {
+		e.groupNoise.reset()
+		e.remove(i)
+		e.insert(i)
 		return
 	}
 	most := mostMove / max(math.Abs(shift), ratio-1)
@@ -89,18 +96,9 @@ func (e *Expert) Move(column uint32, ratio, shift float64) {
 // mostMove is small because the weights closely fit the first events, during which scales change most.
 const mostMove = 0.1
 
-// Renew resets the weights of a column, because the meaning of its values changes.
-func (e *Expert) Renew(column uint32) {
-	if i := e.place(column); i >= 0 {
-		e.groupNoise.reset()
-		e.remove(i)
-		e.insert(i)
-	}
-}
-
 // Rescale replaces each target y by factor y + shift. It converts all scores in the same way, including the scores of
 // the base learner. It is only for one output.
-func (e *Expert) Rescale(factor, shift float64) {
+func (e *Expert) Rescale(factor, shift, _ float64) {
 	e.p.scale(1, 1/factor, -shift/factor)
 	e.groupNoise.rescale(factor)
 	for _, u := range e.u {

@@ -10,6 +10,7 @@ import (
 	"blankout/internal/loss"
 	"blankout/internal/model"
 	"blankout/internal/must"
+	"blankout/online/encode"
 	"blankout/online/experts"
 )
 
@@ -247,8 +248,8 @@ func TestGroupNoiseFollowsScales(t *testing.T) {
 		for n := range 300 {
 			if n == when {
 				column, unit = 1.05, 3
-				e.Move(8, column, 0)
-				e.Rescale(unit, 0)
+				e.Move(&encode.Move{Column: 8, Ratio: column})
+				e.Rescale(unit, 0, 1)
 			}
 			s.next()
 			if i := slices.Index(s.at, 8); i >= 0 {

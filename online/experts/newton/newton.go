@@ -139,7 +139,11 @@ func (e *Expert) Base(int) float64 {
 	return 0
 }
 
-// Sum implements experts.Expert.
+// Sums implements experts.Expert, as do Sum and Scores. The sums are the scores.
+func (e *Expert) Sums() int { return e.outputs }
+
+func (e *Expert) Scores(sums, _ []float64) []float64 { return sums }
+
 func (e *Expert) Sum(in *experts.Input, out []float64) {
 	for k, u := range e.u {
 		out[k] = in.One * u[0]

@@ -12,6 +12,7 @@ import (
 	"blankout/internal/eventtest"
 	"blankout/internal/loss"
 	"blankout/internal/must"
+	"blankout/online/encode"
 	"blankout/online/experts"
 )
 
@@ -308,7 +309,7 @@ func TestFollow(t *testing.T) {
 	for _, column := range []uint32{2, 15, 50, 99} {
 		must.True(t, p(column, column) == 0.5 && u(column) == 0 && p(column, 3) == 0, "column %d does not begin at the ridge", column)
 	}
-	e.Renew(20)
+	e.Move(&encode.Move{Column: 20, Renews: true})
 	must.True(t, p(20, 20) == 0.5 && p(20, 3) == 0 && u(20) == 0, "a column is not renewed")
 	before := p(3, 3)
 	e.Forget(0.1)
@@ -597,7 +598,7 @@ func TestRescale(t *testing.T) {
 		other.Learn([]float64{factor*s.y[0] + shift}, 1, 1)
 		if n%200 == 100 {
 			f, m := 0.5+s.r.Float64(), s.r.NormFloat64()
-			other.Rescale(f, m)
+			other.Rescale(f, m, 1)
 			factor, shift = factor*f, shift*f+m
 		}
 	}
@@ -649,9 +650,9 @@ func TestMoveChangesNoScore(t *testing.T) {
 					if strength > 0 {
 						m = 0
 					}
-					moved.Move(9, r, m)
+					moved.Move(&encode.Move{Column: 9, Ratio: r, Shift: m})
 					ratio, shift = ratio*r, shift+m*ratio
-					moved.Move(10, r, m) // column 10 does not exist
+					moved.Move(&encode.Move{Column: 10, Ratio: r, Shift: m}) // column 10 does not exist
 				}
 				x := slices.Clone(s.x)
 				x[2] = (x[2] - shift) / ratio

@@ -10,6 +10,7 @@ import (
 	"blankout/internal/loss"
 	"blankout/internal/model"
 	"blankout/online/encode"
+	"blankout/online/experts"
 	"blankout/online/optimizers"
 	"blankout/online/refresh"
 	"blankout/online/rows"
@@ -45,6 +46,7 @@ type Settings struct {
 	Grouping *model.Grouping
 	Observed bool
 	Window   refresh.Settings // settings of the event windows that IRLS solves
+	More     int              // number of values per output that follow those of the Expert in a row
 }
 
 // Expert holds the noise levels. The row of a feature contains the feature's weights at all levels, see rows.Layout.
@@ -63,8 +65,10 @@ type Expert struct {
 	step         step
 	window       refresh.Refresh
 	silent       *silentLevel // nil if no level has silent noise
-	rated        int          // number of calls of SetRates that changed rates
+	rows         *encode.Rows
 }
+
+var _ experts.Expert = (*Expert)(nil)
 
 // level is the state of one noise level.
 type level struct {
@@ -73,20 +77,9 @@ type level struct {
 	schedule.Schedule
 }
 
-// Scores holds the scores of an event, by noise level and output.
-type Scores struct {
-	Iterate  []float64 // score of the current weights, sum w x
-	Lag      []float64 // score of the average minus score of the iterate, divided by the noise level's Coefficient
-	square   []float64 // sum basis w^2 over the features; a pair counts as one feature
-	sums     []float64 // memory of the three lists
-	basis    []float64 // result of Expert.basis
-	pairs    []float64 // by pair, noise level and output: the score that the pair adds
-	together *together // nil for events that are not learned, or if no features are dropped together
-}
-
-// New returns an Expert in its initial state.
-func New(c Settings) *Expert {
-	e := &Expert{Settings: c, samples: c.Adapts && schedule.Samples(c.Loss), inverseDecay: 1, window: refresh.Refresh{Settings: c.Window}}
+// New returns an Expert in its initial state. It learns weights in the given rows.
+func New(c Settings, of *encode.Rows) *Expert {
+	e := &Expert{Settings: c, rows: of, samples: c.Adapts && schedule.Samples(c.Loss), inverseDecay: 1, window: refresh.Refresh{Settings: c.Window}}
 	e.Noises = slices.Clone(c.Noises)
 	for _, n := range c.Noises {
 		c0, c1, c2 := n.Coefficients()
@@ -114,6 +107,9 @@ func (e *Expert) setOutputs(outputs int) {
 		strength = append(strength, e.levels[v].strength)
 	}
 	e.step = newStep(strength, outputs)
+	if e.Grouped() && !e.Clean {
+		e.step.groups = rows.NewGroups(e.Grouping, e.Noises, outputs, false)
+	}
 	if noise, ok := e.Noises[len(e.Noises)-1].(loss.Silent); ok {
 		e.silent = &silentLevel{event: silent.Event{Noise: noise, Loss: e.Loss, First: e.layout.N - outputs, Outputs: outputs, N: e.layout.N}}
 	}
@@ -127,9 +123,9 @@ func (e *Expert) setOutputs(outputs int) {
 	e.optimizer = e.Optimizer.Make(c)
 }
 
-// Regroup replaces the old outputs by one new output for each list in from, see rows.Regroup. It returns the function that
-// converts a row. New outputs are in use if their old ones are, and at least two.
-func (e *Expert) Regroup(from [][]int) (fill func(to, from []float64)) {
+// Regroup implements experts.Expert. It also changes the width of all rows. New outputs are in use if their old ones are,
+// and at least two.
+func (e *Expert) Regroup(from [][]int) (factor float64) {
 	was := *e
 	was.levels = slices.Clone(e.levels)
 	e.setOutputs(len(from))
@@ -140,27 +136,29 @@ func (e *Expert) Regroup(from [][]int) (fill func(to, from []float64)) {
 	for v := range e.levels {
 		rows.Regroup(e.levels[v].squares, was.levels[v].squares, from, was.Outputs, false)
 	}
-	return func(to, of []float64) {
+	e.rows.Widen(e.Width(e.Outputs), func(to, of []float64) {
 		for part := range e.parts() {
 			rows.Regroup(e.layout.Part(to, part), was.layout.Part(of, part), from, was.Outputs, e.signed(part))
 		}
-	}
+	})
+	return 1
 }
 
 // Shift adds by to the intercepts of an output at all noise levels. It also adds by to the averages of these
 // intercepts.
-func (e *Expert) Shift(output int, by float64, intercepts []float64) {
+func (e *Expert) Shift(output int, by float64) {
+	intercepts := e.rows.Intercepts
 	for j := output; j < e.layout.N; j += e.Outputs {
-		e.setIntercept(intercepts, j, e.layout.Weights(intercepts)[j]+by, e.window.CenterOf(intercepts)[j]+by)
+		e.setIntercept(j, e.layout.Weights(intercepts)[j]+by, e.window.CenterOf(intercepts)[j]+by)
 	}
 }
 
 // Together returns, by noise level, the intercept of a class that is as probable as all given outputs together.
-func (e *Expert) Together(outputs []int, intercepts []float64) (by []float64) {
+func (e *Expert) Together(outputs []int) (by []float64) {
 	for v := range e.levels {
 		sum := 0.0
 		for _, k := range outputs {
-			sum += loss.Exp(e.layout.Weights(intercepts)[v*e.Outputs+k])
+			sum += loss.Exp(e.layout.Weights(e.rows.Intercepts)[v*e.Outputs+k])
 		}
 		by = append(by, math.Log(sum))
 	}
@@ -168,20 +166,20 @@ func (e *Expert) Together(outputs []int, intercepts []float64) (by []float64) {
 }
 
 // Place sets the intercepts of an output, and their averages, to by. by is indexed by noise level.
-func (e *Expert) Place(output int, by, intercepts []float64) {
+func (e *Expert) Place(output int, by []float64) {
 	for v, b := range by {
-		e.setIntercept(intercepts, v*e.Outputs+output, b, b)
+		e.setIntercept(v*e.Outputs+output, b, b)
 	}
 }
 
 // Activate sets the number of outputs in use to n, if there are several outputs. A new output starts as if all earlier
 // events had been of other classes.
-func (e *Expert) Activate(n int, intercepts []float64) {
+func (e *Expert) Activate(n int) {
 	for ; e.Outputs > 1 && e.active < n; e.active++ {
 		for j := e.active; j < e.layout.N; j += e.Outputs {
 			b := -math.Log(float64(e.steps + 1))
-			e.setIntercept(intercepts, j, b, b)
-			e.layout.Lags(intercepts)[j] = 0
+			e.setIntercept(j, b, b)
+			e.layout.Lags(e.rows.Intercepts)[j] = 0
 		}
 	}
 }
@@ -190,111 +188,68 @@ func (e *Expert) Activate(n int, intercepts []float64) {
 func (e *Expert) Active() int { return e.active }
 
 // Width returns the number of values per row for the given number of outputs. These are the values of all parts,
-// followed by more values per output, padded to whole cache lines.
-func (c *Settings) Width(outputs, more int) int {
+// followed by More values per output, padded to whole cache lines.
+func (c *Settings) Width(outputs int) int {
 	const line = 8
-	return (rows.FirstPart + (c.parts()*len(c.Noises)+more)*outputs + line - 1) / line * line
+	return (c.End(outputs) + c.More*outputs + line - 1) / line * line
 }
 
-// End returns the index in a row after the last part that belongs to the Expert.
-func (e *Expert) End() int { return rows.FirstPart + e.parts()*e.layout.N }
+// End returns the index in a row after the last part that belongs to the Expert, for the given number of outputs.
+func (c *Settings) End(outputs int) int { return rows.FirstPart + c.parts()*len(c.Noises)*outputs }
 
-// NewScores returns memory for the scores of an event that is only scored. NewOwn returns memory for an event that may
-// also be learned.
-func (e *Expert) NewScores() Scores {
+// Names implements experts.Expert, as do the following methods. The components are the noise levels.
+func (e *Expert) Names() (names []string) {
+	for _, n := range e.Noises {
+		names = append(names, loss.ShortNoise(n.String()))
+	}
+	return names
+}
+
+// Follow does nothing, because the Expert learns each column that has a row.
+func (e *Expert) Follow([]uint32, int) {}
+
+// Idle returns false.
+func (e *Expert) Idle() bool { return false }
+
+// Base returns -1, because the scores do not contain those of other experts.
+func (e *Expert) Base(int) float64 { return -1 }
+
+// Sums returns the number of values that Sum writes: three by noise level and output. They are the score of the current
+// weights, sum w x, the score of the lags, and the sum basis w^2 over the features, of which a pair counts as one.
+func (e *Expert) Sums() int { return 3 * e.layout.N }
+
+func (e *Expert) Sum(in *experts.Input, sums []float64) {
 	n := e.layout.N
-	all := make([]float64, 3*n)
-	return Scores{Iterate: all[:n:n], Lag: all[n : 2*n : 2*n], square: all[2*n:], sums: all}
-}
-
-func (e *Expert) NewOwn() Scores {
-	s := e.NewScores()
-	if e.Grouped() && !e.Clean {
-		s.together = &together{groups: rows.NewGroups(e.Grouping, e.Noises, e.Outputs, false), rated: e.rated}
-	}
-	return s
-}
-
-// Score writes the scores of an event to s.
-func (e *Expert) Score(in *encode.Input, s *Scores) {
-	clear(s.sums)
-	if s.basis = e.basis(in, s); s.together != nil {
-		e.scoreTogether(in, s)
-		return
-	}
-	rows.Sum(in.Rows, rows.FirstPart, e.layout.N, in.X, s.basis, s.Iterate, s.Lag, s.square)
-	s.pairs = slices.Grow(s.pairs[:0], e.layout.N*len(in.Pairs))[:e.layout.N*len(in.Pairs)]
-	for i := range in.Pairs {
-		e.scorePair(in, s, i)
-	}
-}
-
-// Clear sets scores to 0. Add adds features to them, by their rows and values. Such scores have no sums of squares,
-// because only training needs these.
-func (s *Scores) Clear() { clear(s.sums) }
-
-func (e *Expert) Add(of [][]float64, x []float64, s *Scores) {
-	for len(s.basis) < len(x) {
-		s.basis = append(s.basis, 0)
-	}
-	rows.Sum(of, rows.FirstPart, e.layout.N, x, s.basis, s.Iterate, s.Lag, s.square)
-}
-
-// Rescore updates the scores of an event while change carries out its Moves. If few Moves rescale, only the parts of
-// their features are computed again.
-func (e *Expert) Rescore(in *encode.Input, s *Scores, change func()) {
-	if !in.Rescales || s.together != nil || 4*len(in.Moves) > in.Features() {
-		if change(); in.Rescales {
-			e.Score(in, s)
-		}
-		return
-	}
-	s.negate()
-	e.addMoved(in, s)
-	s.negate()
-	change()
-	s.basis = e.basis(in, s)
-	e.addMoved(in, s)
-}
-
-func (s *Scores) negate() {
-	for j, x := range s.sums {
-		s.sums[j] = -x
-	}
-}
-
-// addMoved adds to the scores the parts of the features that move and of the intercepts.
-func (e *Expert) addMoved(in *encode.Input, s *Scores) {
-	at := in.Features()
-	for next := 0; ; next++ {
-		rows.Sum(in.Rows[at:at+1], rows.FirstPart, e.layout.N, in.X[at:at+1], s.basis[at:at+1], s.Iterate, s.Lag, s.square)
-		if next == len(in.Moves) {
-			return
-		}
-		at = in.Moves[next].At
-		if pair, ok := slices.BinarySearchFunc(in.Pairs, at, func(p [2]int32, at int) int { return int(p[0]) - at }); ok {
-			e.scorePair(in, s, pair)
+	clear(sums)
+	basis := e.basis(in)
+	rows.Sum(in.Rows, rows.FirstPart, n, in.Values, basis, sums[:n:n], sums[n:2*n:2*n], sums[2*n:])
+	if in.Event != nil && e.step.groups == nil {
+		for _, p := range in.Event.Pairs {
+			for j, sum := range e.sumPair(in.Event, p) {
+				sums[2*n+j] += sum * sum
+			}
 		}
 	}
 }
 
-// Published writes the published score of each noise level to out, by level and output: the score of its average or of
-// its iterate.
-func (e *Expert) Published(s *Scores, out []float64) {
-	k := e.Outputs
+// Scores returns the published scores: of the average of each noise level, or of its iterate.
+func (e *Expert) Scores(sums, room []float64) []float64 {
+	k, n := e.Outputs, e.layout.N
 	for v := range e.levels {
 		c := e.levels[v].LagWeight()
 		for j := v * k; j < (v+1)*k; j++ {
-			out[j] = s.Iterate[j] + c*s.Lag[j]
+			room[j] = sums[j] + c*sums[n+j]
 		}
 	}
+	return room[:n]
 }
 
 // AppendComponents appends the scores of the iterates, followed by the scores of the averages.
-func (e *Expert) AppendComponents(s *Scores, out []float64) []float64 {
-	out = append(out, s.Iterate...)
-	for j, f := range s.Iterate {
-		out = append(out, f+e.levels[j/e.Outputs].Coefficient*s.Lag[j])
+func (e *Expert) AppendComponents(sums, out []float64) []float64 {
+	n := e.layout.N
+	out = append(out, sums[:n]...)
+	for j, f := range sums[:n] {
+		out = append(out, f+e.levels[j/e.Outputs].Coefficient*sums[n+j])
 	}
 	return out
 }
@@ -302,7 +257,7 @@ func (e *Expert) AppendComponents(s *Scores, out []float64) []float64 {
 // Components returns the number of values that AppendComponents appends.
 func (e *Expert) Components() int { return 2 * e.layout.N }
 
-// PublishedComponents is Published, computed from values that AppendComponents has appended.
+// PublishedComponents is Scores, computed from values that AppendComponents has appended.
 func (e *Expert) PublishedComponents(components, out []float64) {
 	n := e.layout.N
 	for j, f := range components[:n] {
@@ -310,10 +265,12 @@ func (e *Expert) PublishedComponents(components, out []float64) {
 	}
 }
 
-// PublishedIntercepts writes to out, by level and output, the score that each noise level predicts for an event without
-// features.
-func (e *Expert) PublishedIntercepts(intercepts, out []float64) {
-	e.Published(&Scores{Iterate: e.layout.Weights(intercepts), Lag: e.layout.Lags(intercepts)}, out)
+// Intercepts writes to out, by level and output, the score of an event without features.
+func (e *Expert) Intercepts(out []float64) {
+	u := e.layout.Lags(e.rows.Intercepts)
+	for j, w := range e.layout.Weights(e.rows.Intercepts) {
+		out[j] = w + e.levels[j/e.Outputs].LagWeight()*u[j]
+	}
 }
 
 // Weights adds the mixed weights of a row to own times the weights in to, by output. mixture holds the mixture weights of
@@ -350,7 +307,8 @@ const maxMove = 1
 
 // Move converts the weights of a row to the new scale of its column. A noise level keeps its weights if the conversion
 // would exceed maxMove.
-func (e *Expert) Move(m encode.Move, intercepts []float64) {
+func (e *Expert) Move(m *encode.Move) {
+	intercepts := e.rows.Intercepts
 	if m.Keep != 1 {
 		e.optimizer.Forget(m.Row, false, m.Keep)
 	}
@@ -396,8 +354,8 @@ func (e *Expert) tooFar(w, u []float64, coefficient, most float64) bool {
 
 // Rescale converts the weights to a new unit of targets: it multiplies them by factor and adds shift to the intercepts.
 // It also multiplies the accumulators by keep.
-func (e *Expert) Rescale(factor, shift, keep float64, t *model.Table, intercepts []float64) {
-	e.each(t, intercepts, func(row []float64, intercept bool) {
+func (e *Expert) Rescale(factor, shift, keep float64) {
+	e.each(func(row []float64, intercept bool) {
 		if intercept && !e.Intercept {
 			return
 		}
@@ -411,22 +369,23 @@ func (e *Expert) Rescale(factor, shift, keep float64, t *model.Table, intercepts
 	}
 	for j := range e.layout.N {
 		if e.Intercept && shift != 0 {
-			e.optimizer.Set(intercepts, j, e.layout.Weights(intercepts)[j]+shift)
+			e.optimizer.Set(e.rows.Intercepts, j, e.layout.Weights(e.rows.Intercepts)[j]+shift)
 		}
 	}
 }
 
 // each calls do with each row. intercept is true for the row of the intercepts. do may change the row.
-func (e *Expert) each(t *model.Table, intercepts []float64, do func(row []float64, intercept bool)) {
-	do(intercepts, true)
+func (e *Expert) each(do func(row []float64, intercept bool)) {
+	do(e.rows.Intercepts, true)
+	t := e.rows.Table
 	for slot := range t.Len() {
 		column, _ := t.Column(slot)
 		do(t.Touch(column), false)
 	}
 }
 
-// Decay multiplies the accumulators by keep.
-func (e *Expert) Decay(keep float64, t *model.Table, intercepts []float64) {
+// Forget multiplies the accumulators by keep.
+func (e *Expert) Forget(keep float64) {
 	const most = 1e100
 	if e.Optimizer.Sums {
 		if e.inverseDecay /= keep; e.inverseDecay < most {
@@ -434,16 +393,16 @@ func (e *Expert) Decay(keep float64, t *model.Table, intercepts []float64) {
 		}
 		keep, e.inverseDecay = 1/e.inverseDecay, 1
 	}
-	e.each(t, intercepts, func(row []float64, intercept bool) {
+	e.each(func(row []float64, intercept bool) {
 		e.optimizer.Forget(row, intercept, keep)
 		e.window.Forget(row, keep)
 	})
 }
 
 // rebase multiplies the lags of a noise level, so that the Coefficient of its average becomes 1.
-func (e *Expert) rebase(v int, t *model.Table, intercepts []float64) {
+func (e *Expert) rebase(v int) {
 	g := e.levels[v].Rebase()
-	e.each(t, intercepts, func(row []float64, _ bool) {
+	e.each(func(row []float64, _ bool) {
 		u := e.layout.Lags(row)
 		for j := v * e.Outputs; j < (v+1)*e.Outputs; j++ {
 			u[j] *= g

@@ -12,6 +12,7 @@ import (
 	"blankout/internal/model"
 	"blankout/internal/must"
 	"blankout/online/encode"
+	"blankout/online/experts"
 	"blankout/online/optimizers"
 	"blankout/online/rows"
 )
@@ -107,11 +108,21 @@ func TestAgainstSlow(t *testing.T) {
 	}
 }
 
+// newExpert returns an Expert with its rows.
+func newExpert(c Settings) (*Expert, *encode.Rows) {
+	of := &encode.Rows{Table: model.NewTable(c.Width(c.Outputs)), Intercepts: make([]float64, c.Width(c.Outputs))}
+	return New(c, of), of
+}
+
+// input returns an encoded event as the Expert reads it.
+func input(in *encode.Input) *experts.Input {
+	return &experts.Input{Event: in, Rows: in.Rows, Values: in.X}
+}
+
 func against(t *testing.T, c Settings, paired bool) {
 	const columns = 9
-	e, n := New(c), len(c.Noises)
-	table := model.NewTable(c.Width(1, 0))
-	intercepts := make([]float64, table.Width())
+	n := len(c.Noises)
+	e, of := newExpert(c)
 	var all []*slow
 	for _, noise := range c.Noises {
 		_, _, strength := noise.Coefficients()
@@ -121,7 +132,7 @@ func against(t *testing.T, c Settings, paired bool) {
 		}
 		all = append(all, s)
 	}
-	r, own := rand.New(rand.NewPCG(1, 2)), e.NewScores()
+	r, sums := rand.New(rand.NewPCG(1, 2)), make([]float64, e.Sums())
 	near := 1e-9
 	if c.Adapts {
 		if near = 0.02; paired { // for a pair the error of 1 % occurs twice
@@ -143,26 +154,25 @@ func against(t *testing.T, c Settings, paired bool) {
 				in.Columns, in.X = append(in.Columns, uint32(d)), append(in.X, x[d])
 			}
 		}
-		in.Rows = append(table.TouchAll(in.Columns, nil), intercepts)
+		in.Rows = append(of.Table.TouchAll(in.Columns, nil), of.Intercepts)
 		in.X = append(in.X, 1)
 		for _, row := range in.Rows[:in.Features()] {
 			row[model.StatCount]++
 		}
 		y, weight := float64(2*r.IntN(2)-1), 0.2+0.8*r.Float64()
-		e.Score(in, &own)
+		e.Sum(input(in), sums)
+		e.variances(input(in), in.Rows, sums)
 		for v, s := range all {
 			f, variance, average, averageVariance := s.scores(x)
-			variances, averages := make([]float64, n), e.averageVariances(in, &own)
-			e.variances(&own, variances)
-			lv := &e.levels[v]
-			for what, d := range map[string]float64{"score": own.Iterate[v] - f, "variance": variances[v] - variance, "average's variance": averages[v] - averageVariance, "average": own.Iterate[v] + lv.Coefficient*own.Lag[v] - average} {
+			variances, averages, lv := e.step.Variance, e.averageVariances(in), &e.levels[v]
+			for what, d := range map[string]float64{"score": sums[v] - f, "variance": variances[v] - variance, "average's variance": averages[v] - averageVariance, "average": sums[v] + lv.Coefficient*sums[n+v] - average} {
 				must.Require(t, math.Abs(d) <= near*max(1, math.Abs(f), variance), "event %d, level %d: the %s is off by %v; f %v", number, v, what, d, f)
 			}
 		}
 		if c.Adapts && number == 20 {
 			return // from here on Expert adapts its learning rate
 		}
-		e.Update(in, &own, nil, []float64{y}, weight, table)
+		e.Learn(input(in), nil, sums, []float64{y}, 1, weight)
 		for _, s := range all {
 			for d := range x {
 				if x[d] != 0 {
@@ -174,82 +184,31 @@ func against(t *testing.T, c Settings, paired bool) {
 	}
 }
 
-// TestRescore compares the results of Rescore with those of Score, for few moved features and for many.
-func TestRescore(t *testing.T) {
-	for _, outputs := range []int{1, 7} {
-		for _, moved := range [][]int{{7}, {0, 3, 5, 20}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}} {
-			e := New(Settings{Optimizer: rule, Loss: loss.LogisticGaussian{}, Noises: []loss.Noise{loss.NoNoise{}, loss.Dropout{Q: 0.5}}, Outputs: outputs, Rate: 0.1, Start: 1, Intercept: true})
-			r := rand.New(rand.NewPCG(1, uint64(outputs)))
-			in := randomInput(r, e.Width(outputs, 0), 40)
-			in.Pairs, in.Rescales = [][2]int32{{0, 30}, {3, 31}, {4, 32}}, true
-			for _, at := range moved {
-				in.Moves = append(in.Moves, encode.Move{At: at})
-			}
-			got, want := e.NewScores(), e.NewScores()
-			e.Score(in, &got)
-			e.Rescore(in, &got, func() {
-				for _, at := range append(moved, in.Features()) {
-					for k := range in.Rows[at] {
-						in.Rows[at][k] = r.NormFloat64()
-					}
-				}
-				for _, at := range moved {
-					in.X[at] = r.NormFloat64()
-				}
-			})
-			e.Score(in, &want)
-			for what, lists := range map[string][2][]float64{"sums": {got.sums, want.sums}, "pairs": {got.pairs, want.pairs}, "basis": {got.basis, want.basis}} {
-				must.True(t, slices.EqualFunc(lists[0], lists[1], near), "%d outputs, moved %v: %s %v, want %v", outputs, moved, what, lists[0], lists[1])
-			}
-		}
-	}
-}
-
-// randomInput returns an event with random rows and values.
-func randomInput(r *rand.Rand, width, features int) *encode.Input {
-	in := &encode.Input{}
-	for i := range features + 1 {
-		row := must.List(width, func(int) float64 { return r.NormFloat64() })
-		in.Rows, in.X = append(in.Rows, row), append(in.X, r.NormFloat64())
-		if i == features {
-			in.X[i] = 1
-			break
-		}
-		in.Columns, in.Raw = append(in.Columns, uint32(i)), append(in.Raw, 0)
-	}
-	return in
-}
-
-func near(a, b float64) bool { return math.Abs(a-b) <= 1e-12*(1+math.Abs(b)) }
-
 // TestMove checks that a row adds the same to the score after it is converted to its column's new scale.
 func TestMove(t *testing.T) {
 	c := Settings{Optimizer: rule, Loss: loss.LogisticGaussian{}, Noises: []loss.Noise{loss.NoNoise{}, loss.Dropout{Q: 0.3}, loss.Dropout{Q: 0.7}}, Outputs: 1, Rate: 0.3, Start: 1, Average: 0.15, Adapts: true, Intercept: true}
-	e := New(c)
-	table := model.NewTable(c.Width(1, 0))
-	intercepts := make([]float64, table.Width())
+	e, of := newExpert(c)
 	in := &encode.Input{Columns: []uint32{4, 7}, X: []float64{0.5, -0.25, 1}, Event: &event.Example{}}
-	in.Rows = append(table.TouchAll(in.Columns, nil), intercepts)
-	own := e.NewScores()
-	for range 30 {
-		e.Score(in, &own)
-		e.Update(in, &own, nil, []float64{1}, 1, table)
+	in.Rows = append(of.Table.TouchAll(in.Columns, nil), of.Intercepts)
+	sums := make([]float64, e.Sums())
+	iterates := func() []float64 {
+		e.Sum(input(in), sums)
+		return slices.Clone(sums[:3])
 	}
-	e.Score(in, &own)
-	want, sum := append([]float64(nil), own.Iterate...), in.Rows[0][rows.FirstPart+3]
-	e.Move(encode.Move{Row: in.Rows[0], Ratio: 2, Shift: 0.1, Keep: 0.5}, intercepts)
+	for range 30 {
+		iterates()
+		e.Learn(input(in), nil, sums, []float64{1}, 1, 1)
+	}
+	want, sum := iterates(), in.Rows[0][rows.FirstPart+3]
+	e.Move(&encode.Move{Row: in.Rows[0], Ratio: 2, Shift: 0.1, Keep: 0.5})
 	in.X[0] = (0.5 - 0.1) / 2
-	e.Score(in, &own)
-	must.Near(t, own.Iterate[:], want[:], 1e-13, "levels")
+	moved := iterates()
+	must.Near(t, moved, want, 1e-13, "levels")
 	got := in.Rows[0][rows.FirstPart+3]
 	must.True(t, math.Abs(got-sum*0.5/4) <= 1e-15, "sum of squares %v, was %v", got, sum)
 	// A change that would extrapolate too far must not be made.
-	e.Move(encode.Move{Row: in.Rows[0], Ratio: 1, Shift: 1e6, Keep: 1}, intercepts)
-	again := e.NewScores()
-	e.Score(in, &again)
-	for v, f := range again.Iterate {
-		must.True(t, f == own.Iterate[v], "level %d: %v after a move too far, was %v", v, f, own.Iterate[v])
-	}
+	e.Move(&encode.Move{Row: in.Rows[0], Ratio: 1, Shift: 1e6, Keep: 1})
+	must.Near(t, iterates(), moved, 0, "scores after a move too far")
 }
 
 // TestConfidentEventsAreSampled checks that a few of the confident events after the first ones make a step, that these count
@@ -265,22 +224,19 @@ func TestConfidentEventsAreSampled(t *testing.T) {
 		"second pass":    {loss.LogisticGaussian{}, true, true, false},
 		"quadratic loss": {loss.Quadratic{}, true, false, false}, // its gradients grow with the margin
 	} {
-		e := New(Settings{Optimizer: rule, Loss: c.loss, Noises: []loss.Noise{loss.NoNoise{}, loss.Dropout{Q: 0.3}}, Outputs: 1, Rate: 0.3, Start: 1, Average: 0.15, Adapts: c.adapts, Intercept: true})
-		table := model.NewTable(e.Width(1, 0))
+		e, of := newExpert(Settings{Optimizer: rule, Loss: c.loss, Noises: []loss.Noise{loss.NoNoise{}, loss.Dropout{Q: 0.3}}, Outputs: 1, Rate: 0.3, Start: 1, Average: 0.15, Adapts: c.adapts, Intercept: true})
 		in := &encode.Input{Columns: []uint32{4}, X: []float64{0.5, 1}, Event: &event.Example{}}
-		in.Rows = append(table.TouchAll(in.Columns, nil), make([]float64, table.Width()))
-		own := e.NewScores()
+		in.Rows = append(of.Table.TouchAll(in.Columns, nil), of.Intercepts)
+		sums := make([]float64, e.Sums())
 		steps, sum := 0, 0.0
 		for i := range events + 4096 {
-			e.Score(in, &own)
-			for j := range own.Iterate {
-				own.Iterate[j] = 5
-			}
+			e.Sum(input(in), sums)
+			sums[0], sums[1] = 5, 5
 			if i == 4096 && c.passed {
 				e.EndPass()
 			}
 			e.step.Importance = 0
-			if e.Update(in, &own, nil, []float64{1}, 0.5, table); i >= 4096 && e.step.Importance > 0 {
+			if e.Learn(input(in), nil, sums, []float64{1}, 1, 0.5); i >= 4096 && e.step.Importance > 0 {
 				steps, sum = steps+1, sum+e.step.Importance
 			}
 			must.True(t, i >= 4095 || e.step.Importance == 0.5, "%s: event %d counts %v", name, i, e.step.Importance)

@@ -50,96 +50,87 @@ func (c *Settings) Grouped() bool { return slices.ContainsFunc(c.Noises, loss.Is
 // basis returns the factor of each feature's noise variance that depends on the feature's value. The factor is 0 for
 // the intercepts. Constant noise also acts on features that are absent from an event. To make up for this, the
 // noise of a present feature is multiplied by the number of all events and divided by the number of events that had the
-// feature. scorePair adds the noise of features in pairs. The result uses the memory of s.basis.
-func (e *Expert) basis(in *encode.Input, s *Scores) []float64 {
+// feature. Features in pairs have the factor 0, because the noise of a pair depends on the sum of its parts, see sumPair.
+// In an Input without an Event, all factors are 0. The result is valid until the next call.
+func (e *Expert) basis(in *experts.Input) []float64 {
+	s, x := &e.step, in.Values
+	s.basis = slices.Grow(s.basis[:0], len(x))[:len(x)]
 	to := s.basis
-	if cap(to) < len(in.X) {
-		to = make([]float64, 2*len(in.X))
-	}
-	to = to[:len(in.X)]
-	switch e.kind {
-	case square:
-		for i, x := range in.X {
+	switch {
+	case in.Event == nil:
+		clear(to)
+		return to
+	case e.kind == square:
+		for i, x := range x {
 			to[i] = x * x
 		}
-	case linear:
-		for i, x := range in.X {
+	case e.kind == linear:
+		for i, x := range x {
 			to[i] = max(x, 0)
 		}
-	case constant:
+	default:
 		for i, row := range in.Rows {
-			to[i] = float64(in.Number) / max(row[model.StatCount], 1)
+			to[i] = float64(in.Event.Number) / max(row[model.StatCount], 1)
 		}
 	}
-	to[in.Features()] = 0
-	for _, p := range in.Pairs {
-		if s.together == nil {
+	if to[in.Event.Features()] = 0; s.groups == nil {
+		for _, p := range in.Event.Pairs {
 			to[p[0]], to[p[1]] = 0, 0
 		}
 	}
 	return to
 }
 
-// together describes an event whose features are dropped together in groups. It has the event's rows, ordered by group,
-// and the part of the score from each group.
-type together struct {
-	groups *rows.Groups
-	event  rows.Event
-	rated  int // value of Expert.rated when the struct was filled
-}
-
-// scoreTogether is Score for features that are dropped together. If the features of a pair have a group, they are
-// dropped with that group.
-func (e *Expert) scoreTogether(in *encode.Input, s *Scores) {
-	g, n := s.together, in.Features()
-	if g.rated != e.rated {
-		g.groups.SetRates(e.Noises[0].(loss.GroupDropout))
-		g.rated = e.rated
-	}
-	e.arrange(in, s, in.Rows)
-	g.groups.Sum(&g.event, rows.FirstPart, e.layout.N, s.Iterate, s.Lag)
-	rows.Sum(g.event.Rows[n:], rows.FirstPart, e.layout.N, g.event.X[n:], g.event.Basis[n:], s.Iterate, s.Lag, s.square)
-}
-
 // GroupParts fills to with the groups of an event's features that are dropped together. It also adds, for each group,
 // the part of the noise levels' mixed score that the group contributes. A pair of groups counts pairs times. to is
-// empty unless the event was scored to be learned. features are indices in the event.
-func (e *Expert) GroupParts(own *Scores, mixture []float64, pairs float64, features []int, to *experts.Groups) {
-	g := own.together
+// empty if no features are dropped together.
+func (e *Expert) GroupParts(in *experts.Input, mixture []float64, pairs float64, to *experts.Groups) {
+	g := e.step.groups
 	if to.Keys = to.Keys[:0]; g == nil {
 		return
 	}
-	to.Keys, to.Of = g.groups.Keys(to.Keys), to.Of[:0]
-	for _, i := range features {
-		to.Of = append(to.Of, g.groups.GroupOf(i))
+	e.sumGroups(in, in.Rows)
+	to.Keys, to.Of = g.Keys(to.Keys), to.Of[:0]
+	for _, i := range in.Source {
+		to.Of = append(to.Of, g.GroupOf(i))
 	}
 	to.Sums = slices.Grow(to.Sums[:0], len(to.Keys)*e.Outputs)[:len(to.Keys)*e.Outputs]
 	clear(to.Sums)
 	for v, fraction := range mixture {
 		if fraction != 0 {
-			g.groups.AddPublished(&g.event, rows.FirstPart, v*e.Outputs, e.Outputs, fraction, e.levels[v].LagWeight(), pairs, to.Sums)
+			g.AddPublished(&e.step.together, rows.FirstPart, v*e.Outputs, e.Outputs, fraction, e.levels[v].LagWeight(), pairs, to.Sums)
 		}
 	}
 }
 
-// arrange orders the rows by group.
-func (e *Expert) arrange(in *encode.Input, s *Scores, of [][]float64) {
-	g, n := s.together, in.Features()
-	g.event.Reset(n)
-	g.event.Rows = append(g.event.Rows, of[:n]...)
-	copy(g.event.X, in.X)
-	copy(g.event.Basis, s.basis)
-	g.groups.ArrangeColumns(&g.event, in.Fields, in.Columns[:n], in.Splines)
-	g.event.AddIntercepts(of[n], 0)
-	g.event.X[n] = in.X[n]
+// sumGroups orders the rows of an event, which are of, by group and sums the groups. If the features of a pair have a
+// group, they are dropped with that group.
+func (e *Expert) sumGroups(x *experts.Input, of [][]float64) {
+	s, in, n := &e.step, x.Event, x.Event.Features()
+	basis := e.basis(x)
+	s.together.Reset(n)
+	s.together.Rows = append(s.together.Rows, of[:n]...)
+	copy(s.together.X, in.X)
+	copy(s.together.Basis, basis)
+	s.groups.ArrangeColumns(&s.together, in.Fields, in.Columns[:n], in.Splines)
+	s.together.AddIntercepts(of[n], 0)
+	s.together.X[n] = in.X[n]
+	s.summed = slices.Grow(s.summed[:0], 2*e.layout.N)[:2*e.layout.N]
+	s.groups.Sum(&s.together, rows.FirstPart, e.layout.N, s.summed[:e.layout.N], s.summed[e.layout.N:])
 }
 
-// variances writes the variances of the iterates' scores under the noise to out.
-func (e *Expert) variances(own *Scores, out []float64) {
+// variances computes the variances of the iterates' scores under the noise, in e.step.Variance, and the basis of the event
+// or its groups. of has the event's rows.
+func (e *Expert) variances(in *experts.Input, of [][]float64, sums []float64) {
+	out := e.step.Variance
+	if e.step.groups != nil {
+		e.sumGroups(in, of)
+		copy(out, e.step.groups.Variance)
+		return
+	}
+	e.basis(in)
 	switch k := e.Outputs; {
 	case e.Clean:
-	case own.together != nil:
-		copy(out, own.together.groups.Variance)
 	case e.kind == constant:
 		for v := range e.levels {
 			for j, sum := range e.levels[v].squares {
@@ -149,7 +140,7 @@ func (e *Expert) variances(own *Scores, out []float64) {
 	default:
 		for v := range e.levels {
 			for j := v * k; j < (v+1)*k; j++ {
-				out[j] = e.levels[v].strength * own.square[j]
+				out[j] = e.levels[v].strength * sums[2*e.layout.N+j]
 			}
 		}
 	}
@@ -157,7 +148,7 @@ func (e *Expert) variances(own *Scores, out []float64) {
 
 // averageVariances returns the variances of the averages' scores. If the noise is constant, it returns the variances of
 // the iterates' scores, which are nearly equal.
-func (e *Expert) averageVariances(in *encode.Input, own *Scores) []float64 {
+func (e *Expert) averageVariances(in *encode.Input) []float64 {
 	s := &e.step
 	if e.Clean || e.kind == constant {
 		return s.Variance
@@ -165,13 +156,13 @@ func (e *Expert) averageVariances(in *encode.Input, own *Scores) []float64 {
 	for j := range s.coefficient {
 		s.coefficient[j] = e.levels[j/e.Outputs].Coefficient
 	}
-	if g := own.together; g != nil {
-		g.groups.Averages(&g.event, rows.FirstPart, e.layout.N, s.coefficient, s.average)
+	if s.groups != nil {
+		s.groups.Averages(&s.together, rows.FirstPart, e.layout.N, s.coefficient, s.average)
 		return s.average
 	}
 	n := in.Features()
 	clear(s.average)
-	rows.SumAverages(in.Rows[:n], rows.FirstPart, e.layout.N, own.basis[:n], s.coefficient, s.average)
+	rows.SumAverages(in.Rows[:n], rows.FirstPart, e.layout.N, s.basis[:n], s.coefficient, s.average)
 	e.comparePairs(in, s.average)
 	for j := range s.average {
 		s.average[j] *= e.levels[j/e.Outputs].strength
@@ -201,7 +192,9 @@ func (e *Expert) SetRates(rates map[string]float64) {
 	noise := loss.GroupDropout{Rates: rates}
 	_, _, e.levels[0].strength = noise.Coefficients()
 	e.Noises[0], e.step.Strength[0] = noise, e.levels[0].strength
-	e.rated++
+	if e.step.groups != nil {
+		e.step.groups.SetRates(noise)
+	}
 }
 
 // ratesState encodes or decodes the observed rates.
@@ -220,21 +213,18 @@ func (e *Expert) ratesState(c *coder.Coder) {
 	}
 }
 
-// scorePair adds the square of a pair's part of the score.
-func (e *Expert) scorePair(in *encode.Input, s *Scores, pair int) {
-	n, p := e.layout.N, in.Pairs[pair]
-	a, b := e.layout.Weights(in.Rows[p[0]]), e.layout.Weights(in.Rows[p[1]])
+// sumPair returns a pair's part of the score, by noise level and output. The result is valid until the next call.
+func (e *Expert) sumPair(in *encode.Input, p [2]int32) []float64 {
+	a, b, sums := e.layout.Weights(in.Rows[p[0]]), e.layout.Weights(in.Rows[p[1]]), e.step.pair
 	x, z := in.X[p[0]], in.X[p[1]]
-	sums, square := s.pairs[pair*n:][:len(a)], s.square[:len(a)]
-	b = b[:len(a)]
+	b, sums = b[:len(a)], sums[:len(a)]
 	for j, w := range a {
-		sum := x*w + z*b[j]
-		sums[j] = sum
-		square[j] += sum * sum
+		sums[j] = x*w + z*b[j]
 	}
+	return sums
 }
 
-// comparePairs is scorePairs for the scores of the averages. It adds to square.
+// comparePairs adds the squares of the pairs' parts of the averages' scores to square.
 func (e *Expert) comparePairs(in *encode.Input, square []float64) {
 	for _, p := range in.Pairs {
 		a, b := in.Rows[p[0]], in.Rows[p[1]]
@@ -249,17 +239,17 @@ func (e *Expert) comparePairs(in *encode.Input, square []float64) {
 // segmentPairs divides the rows of the step into pairs and the rows between them. The gradient of a pair has a separate
 // factor. It is the derivative with respect to the score plus the derivative with respect to the variance, which both
 // features share.
-func (e *Expert) segmentPairs(in *encode.Input, own *Scores) {
+func (e *Expert) segmentPairs(in *encode.Input) {
 	s, n := &e.step, e.layout.N
 	padded := (n + 3) &^ 3 // see rows.NewStep
 	factors := s.Factors((len(in.Pairs) + 1) * padded)
 	none := factors[len(in.Pairs)*padded:][:padded]
 	clear(none)
 	df, shrink := s.DF[:n], s.Shrink[:n]
-	for i := range in.Pairs {
-		to, sums := factors[i*padded:][:padded], own.pairs[i*n:][:n]
+	for i, p := range in.Pairs {
+		to := factors[i*padded:][:padded]
 		clear(to[n:])
-		for j, sum := range sums {
+		for j, sum := range e.sumPair(in, p) {
 			to[j] = df[j] + shrink[j]*sum
 		}
 	}

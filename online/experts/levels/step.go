@@ -7,6 +7,7 @@ import (
 	"blankout/internal/loss"
 	"blankout/internal/model"
 	"blankout/online/encode"
+	"blankout/online/experts"
 	"blankout/online/refresh"
 	"blankout/online/rows"
 	"blankout/online/schedule"
@@ -25,67 +26,90 @@ type step struct {
 	slopes      []float64 // by noise level: derivative of the iterate's loss with respect to the coefficient of the lags
 	ridge       []float64 // ridge factor by row
 	touched     [][]float64
+	basis       []float64 // result of Expert.basis
+	pair        []float64 // result of Expert.sumPair
+	// If features are dropped together, groups has the groups of the event, together has its rows in their order, and summed
+	// is scratch memory. Otherwise groups is nil.
+	groups   *rows.Groups
+	together rows.Event
+	summed   []float64
 }
 
 func newStep(strength []float64, outputs int) step {
 	s := step{Step: rows.NewStep(strength, outputs), raised: make([]float64, len(strength)), slopes: make([]float64, len(strength))}
-	for _, p := range []*[]float64{&s.value, &s.average, &s.coefficient} {
+	for _, p := range []*[]float64{&s.value, &s.average, &s.coefficient, &s.pair} {
 		*p = make([]float64, len(s.DF))
 	}
 	return s
 }
 
-// Update learns an event that Score has scored with the current weights. target holds y by output. weight multiplies
-// the gradients. It is at most 1, except for parts of very large weights. Averages and iterates are compared by their
-// scores in components, which AppendComponents appended when the event arrived. If components is nil, they are compared
-// by their current scores.
-func (e *Expert) Update(in *encode.Input, own *Scores, components, target []float64, weight float64, t *model.Table) {
-	s := &e.step
+// Learn implements experts.Expert. A weight above 1 makes several steps. Averages and iterates are compared by their
+// scores in in.Earlier, which AppendComponents appended when the event arrived. If that is nil, they are compared by
+// their current scores.
+func (e *Expert) Learn(in *experts.Input, _, sums, target []float64, _ int, weight float64) {
+	if weight > 0 && weight <= 1 { // usual weights need a single step
+		e.learn(in, sums, target, weight)
+		return
+	}
+	first := true
+	schedule.Parts(weight, e.Optimizer.Proximal, func(part float64) {
+		if !first {
+			e.Sum(in, sums)
+		}
+		first = false
+		e.learn(in, sums, target, part)
+	})
+}
+
+// learn makes one step. weight multiplies the gradients. It is at most 1, except for parts of very large weights.
+func (e *Expert) learn(x *experts.Input, sums, target []float64, weight float64) {
+	s, in := &e.step, x.Event
 	if e.silent != nil {
 		e.takeSilent(in, in.Rows)
 	}
-	stands := e.standsFor(own, target)
+	stands := e.standsFor(sums, target)
 	if stands == 0 {
 		e.steps++
-		e.advance(in, t)
+		e.advance()
 		return
 	}
 	weight *= stands
-	e.gradients(own, target, weight)
+	e.variances(x, in.Rows, sums)
+	e.gradients(sums, target, weight)
 	if every := e.comparesEvery(); e.steps%every == 0 && e.levels[0].Compares() {
-		e.compare(in, own, components, every)
+		e.compare(x, sums, every)
 	}
 	if e.Windows() {
-		e.window.Judge(in.Rows, in.X, own.Iterate, target, e.active, weight)
+		e.window.Judge(in.Rows, in.X, s.F, target, e.active, weight)
 	}
 	e.steps++
 	s.Importance, s.Count, s.InverseDecay = weight, e.steps, e.inverseDecay
 	s.NoOvershoot = weight > 1 || e.steps <= model.FirstReadings && e.Adapts && e.Grouped()
-	e.place(in, own, in.Rows)
+	e.place(in, in.Rows)
 	e.addSquares(in, -1)
 	e.optimizer.Step(&s.Step)
 	e.addSquares(in, 1)
 	if e.silent != nil {
 		e.stepSilent(weight)
 	}
-	e.advance(in, t)
+	e.advance()
 }
 
 // standsFor returns for how many events the current event is learned, see schedule.StandsFor. It is 1 without adaptation, for
 // silent noise, with windows, which compare each event, and after the first pass, from which on weights converge to the batch
 // solution.
-func (e *Expert) standsFor(own *Scores, target []float64) float64 {
+func (e *Expert) standsFor(sums, target []float64) float64 {
 	if !e.samples || e.silent != nil || e.Windows() || e.Passed() {
 		return 1
 	}
-	return schedule.StandsFor(e.steps, own.Iterate, target[:e.active], e.Outputs)
+	return schedule.StandsFor(e.steps, sums[:e.layout.N], target[:e.active], e.Outputs)
 }
 
 // advance counts a step in the averages.
-func (e *Expert) advance(in *encode.Input, t *model.Table) {
+func (e *Expert) advance() {
 	for v := range e.levels {
 		if e.levels[v].Advance() {
-			e.rebase(v, t, in.Rows[len(in.Rows)-1])
+			e.rebase(v)
 		}
 	}
 }
@@ -108,12 +132,11 @@ func (e *Expert) comparesEvery() uint64 {
 // the missing features.
 const silentPace = 10.0 / 3
 
-// gradients computes the derivatives of the expected losses, and the learning rates.
-func (e *Expert) gradients(own *Scores, target []float64, weight float64) {
+// gradients computes the derivatives of the expected losses, and the learning rates. variances must have been called.
+func (e *Expert) gradients(sums, target []float64, weight float64) {
 	s, k, n := &e.step, e.Outputs, e.layout.N
-	e.variances(own, s.Variance)
-	s.F = own.Iterate
-	iterate, lag := own.Iterate[:n], own.Lag[:n]
+	s.F = sums[:n:n]
+	iterate, lag := sums[:n], sums[n:][:n]
 	targets, values, dfs, hs, variances, shrinks := s.Y[:n], s.value[:n], s.DF[:n], s.H[:n], s.Variance[:n], s.Shrink[:n]
 	for v := range e.levels[:e.others()] {
 		strength, slope := e.levels[v].strength, 0.0
@@ -160,17 +183,17 @@ func (e *Expert) gradients(own *Scores, target []float64, weight float64) {
 }
 
 // place sets up the step for an event: its rows and segments.
-func (e *Expert) place(in *encode.Input, own *Scores, of [][]float64) {
+func (e *Expert) place(in *encode.Input, of [][]float64) {
 	s := &e.step
-	if g := own.together; g != nil {
-		s.Event = g.event
+	if s.groups != nil {
+		s.Event = s.together
 		s.Ridge = e.ridges(s.Rows)
-		g.groups.Segment(&s.Step)
+		s.groups.Segment(&s.Step)
 		return
 	}
-	s.Event = rows.Event{Rows: of, Intercepts: true, X: in.X, Basis: own.basis, Ridge: e.ridges(of)}
+	s.Event = rows.Event{Rows: of, Intercepts: true, X: in.X, Basis: s.basis, Ridge: e.ridges(of)}
 	if s.Ungroup(); len(in.Pairs) > 0 {
-		e.segmentPairs(in, own)
+		e.segmentPairs(in)
 	}
 }
 
@@ -203,14 +226,14 @@ func (e *Expert) ridges(of [][]float64) []float64 {
 	return s.ridge
 }
 
-// compare compares each level's average with its iterate at one event in the given number. If components is nil, it
+// compare compares each level's average with its iterate at one event in the given number. If in.Earlier is nil, it
 // compares expected losses under the level's noise. Otherwise it compares losses without noise of the scores when the
 // event arrived, because readers of the model predict complete events.
-func (e *Expert) compare(in *encode.Input, own *Scores, components []float64, every uint64) {
-	s, k := &e.step, e.Outputs
+func (e *Expert) compare(in *experts.Input, sums []float64, every uint64) {
+	s, k, n, components := &e.step, e.Outputs, e.layout.N, in.Earlier
 	var variances []float64
 	if components == nil {
-		variances = e.averageVariances(in, own)
+		variances = e.averageVariances(in.Event)
 	}
 	for v := range e.levels {
 		lv, gain, at := &e.levels[v], 0.0, v*k
@@ -218,10 +241,10 @@ func (e *Expert) compare(in *encode.Input, own *Scores, components []float64, ev
 			gain = e.silent.event.Gain(s.Y[at:][:e.active], lv.Coefficient, s.value[at:])
 		} else {
 			for j := at; j < at+e.active; j++ {
-				iterate, f, variance := s.value[j], own.Iterate[j]+lv.Coefficient*own.Lag[j], 0.0
+				iterate, f, variance := s.value[j], sums[j]+lv.Coefficient*sums[n+j], 0.0
 				if components != nil {
 					iterate, _, _ = e.Loss.At(s.Y[j], components[j], 0)
-					f = components[e.layout.N+j]
+					f = components[n+j]
 				} else {
 					variance = variances[j]
 				}
@@ -236,35 +259,32 @@ func (e *Expert) compare(in *encode.Input, own *Scores, components []float64, ev
 
 // Accumulate adds the expected curvature of the loss at an unlabeled event to the accumulators. The curvature is
 // averaged over both labels, with the probabilities that the iterate predicts.
-func (e *Expert) Accumulate(in *encode.Input, own *Scores, weight float64, t *model.Table) {
-	s := &e.step
-	e.variances(own, s.Variance)
+func (e *Expert) Accumulate(x *experts.Input, sums []float64, weight float64) {
+	s, in := &e.step, x.Event
+	s.touched = append(e.rows.Table.TouchAll(in.Columns, s.touched[:0]), in.Rows[len(in.Rows)-1])
+	e.variances(x, s.touched, sums)
 	for v := range e.others() {
 		for j := v * e.Outputs; j < v*e.Outputs+e.active; j++ {
-			p := 1 / (1 + loss.Exp(-own.Iterate[j]))
-			_, _, up := e.Loss.At(1, own.Iterate[j], s.Variance[j])
-			_, _, down := e.Loss.At(-1, own.Iterate[j], s.Variance[j])
+			p := 1 / (1 + loss.Exp(-sums[j]))
+			_, _, up := e.Loss.At(1, sums[j], s.Variance[j])
+			_, _, down := e.Loss.At(-1, sums[j], s.Variance[j])
 			s.H[j] = 2 * weight * (p*up + (1-p)*down)
 		}
 	}
-	s.touched = append(t.TouchAll(in.Columns, s.touched[:0]), in.Rows[len(in.Rows)-1])
 	if e.silent != nil {
 		e.takeSilent(in, s.touched)
 		at := e.silent.event.First
 		h := s.H[at:][:e.active]
 		for k := range h {
-			h[k] = 1 / (1 + loss.Exp(-own.Iterate[at+k]))
+			h[k] = 1 / (1 + loss.Exp(-sums[at+k]))
 		}
 		e.silent.event.Curvatures(h, h)
 		for k := range h {
 			h[k] *= weight
 		}
 	}
-	if own.together != nil {
-		e.arrange(in, own, s.touched)
-	}
 	s.InverseDecay = e.inverseDecay
-	e.place(in, own, s.touched)
+	e.place(in, s.touched)
 	e.optimizer.Unlabeled(&s.Step)
 }
 
@@ -344,8 +364,8 @@ func (e *Expert) signed(part int) bool {
 
 // setIntercept sets the intercept with index j, if there are intercepts, to b. center becomes its value at the start of the
 // window.
-func (e *Expert) setIntercept(intercepts []float64, j int, b, center float64) {
-	if e.Intercept {
+func (e *Expert) setIntercept(j int, b, center float64) {
+	if intercepts := e.rows.Intercepts; e.Intercept {
 		e.optimizer.Set(intercepts, j, b)
 		e.window.CenterOf(intercepts)[j] = center
 	}
@@ -353,11 +373,11 @@ func (e *Expert) setIntercept(intercepts []float64, j int, b, center float64) {
 
 // Learned adds a learned event to the window. If the window is complete, Learned solves it. m standardizes events,
 // output returns the output of a class, and dead returns the standardized value of a silently missing column.
-func (e *Expert) Learned(x *event.Example, weight float64, m *model.Linear, intercepts []float64, output func(class int) int, dead func(column uint32) float64) {
+func (e *Expert) Learned(x *event.Example, weight float64, m *model.Linear, output func(class int) int, dead func(column uint32) float64) {
 	if !e.Windows() || !e.window.Add(x, weight) {
 		return
 	}
-	w := refresh.Weights{Table: m.Rows, Bias: intercepts, Active: e.active, InverseDecay: e.inverseDecay, Output: output, Dead: dead, Model: m}
+	w := refresh.Weights{Table: m.Rows, Bias: e.rows.Intercepts, Active: e.active, InverseDecay: e.inverseDecay, Output: output, Dead: dead, Model: m}
 	for v := range e.levels {
 		w.Levels = append(w.Levels, refresh.Level{Noise: e.Noises[v], Inverse: e.levels[v].Inverse})
 	}
