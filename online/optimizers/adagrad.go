@@ -26,12 +26,12 @@ import (
 // Otherwise the sums would cost as much as the step.
 type adagrad struct {
 	Plain
-	fused rows.Fused
 	// By noise level and output: kappa, and the fraction a, which is 1 if steps are not proximal.
 	kappa, fraction []float64
 	// decayed has the ridges for a decaying preconditioner, multiplied by root. For one output, gradients and roots
 	// have the gradient and the inverse square root by row.
 	decayed, gradients, roots []float64
+	fused                     rows.Fused
 }
 
 // count returns how many weights of a row the optimizer may change.
@@ -64,8 +64,11 @@ func (r *adagrad) Step(s *rows.Step) {
 	x, basis := s.X, s.Basis
 	if r.N > 1 {
 		if r.Proximal || s.NoOvershoot {
-			r.stepFused(s, ridge, root, &c)
-			return
+			fuses := rows.Fuses(r.count(), rows.FirstPart, r.N, len(s.Rows[0]))
+			if r.shorten(s, ridge, root, &c, fuses); fuses {
+				r.fused.Descend(s.Rows, rows.FirstPart, r.N, s.Rates)
+				return
+			}
 		}
 		for _, g := range s.Segments {
 			rows.AdagradStep(s.Rows[g.From:g.To], rows.FirstPart, r.N, x[g.From:g.To], basis[g.From:g.To], ridge[g.From:g.To], g.DF[:r.count()], g.Shrink, s.Rates, &c)
@@ -87,18 +90,23 @@ func (r *adagrad) Step(s *rows.Step) {
 	rows.AdagradStep1(s.Rows, rows.FirstPart, r.gradients, r.roots, s.MinusEta[0], s.Inverse[0])
 }
 
-// stepFused makes a proximal step if there are several outputs or levels.
-func (r *adagrad) stepFused(s *rows.Step, ridge []float64, root float64, c *rows.AdagradConstants) {
+// shorten multiplies the rates by the fractions of a proximal step if there are several outputs or levels. If fuses is
+// true, it also prepares the step.
+func (r *adagrad) shorten(s *rows.Step, ridge []float64, root float64, c *rows.AdagradConstants, fuses bool) {
 	clear(r.kappa)
-	r.fused.Begin(len(s.Rows), r.count())
+	r.fused.Begin(len(s.Rows))
 	for _, g := range s.Segments {
-		r.fused.Gradients(g.From, s.Rows[g.From:g.To], rows.FirstPart, r.N, s.X[g.From:g.To], s.Basis[g.From:g.To], ridge[g.From:g.To], g.DF, g.Shrink, r.kappa, c)
+		of, x, basis, ridge := s.Rows[g.From:g.To], s.X[g.From:g.To], s.Basis[g.From:g.To], ridge[g.From:g.To]
+		if fuses {
+			r.fused.Gradients(g.From, of, rows.FirstPart, r.N, x, basis, ridge, g.DF, g.Shrink, r.kappa, c)
+		} else {
+			rows.AdagradKappa(of, rows.FirstPart, r.N, x, basis, ridge, g.DF[:r.count()], g.Shrink, r.kappa, c)
+		}
 	}
 	r.stepFractions(s, r.kappa, root, r.fraction)
 	for j, a := range r.fraction {
 		s.MinusEta[j] *= a
 	}
-	r.fused.Descend(0, s.Rows, rows.FirstPart, r.N, s.Rates)
 }
 
 // stepFractions computes the fractions a of a proximal step, in fractions. The given kappa is kappa divided by root,

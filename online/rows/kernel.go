@@ -10,7 +10,10 @@ package rows
 // or df is the number of outputs in use. Rows must be long enough; this is not checked. x, basis and ridge are parallel
 // to rows. Slices that are added to must not overlap.
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // Sum adds the features of an event to the sums of the outputs, for every row:
 //
@@ -119,140 +122,71 @@ func adagradStepGo(rows [][]float64, at, n int, x, basis, ridge, df, shrink, rat
 	}
 }
 
-// Fused makes steps of AdaGrad whose rates depend on the rows. Gradients computes the gradients, their inverse square
-// roots, and the sums from which the caller computes the rates. Descend then makes the step. Gradients and Descend have
-// the same result as AdagradStep, bit by bit.
-type Fused struct {
-	active  int
-	stride  int       // number of active outputs, rounded up to a multiple of four
-	out     []float64 // by row and four outputs: four gradients, then four inverse square roots
-	factors []float64 // reusable memory for three lists by output, each padded to a multiple of four
-}
-
-// Begin prepares a step of count rows. The first active values by noise level and output are in use.
-func (u *Fused) Begin(count, active int) {
-	padded := (active + 3) &^ 3
-	u.active, u.stride = active, padded
-	if n := 2 * count * padded; cap(u.out) < n {
-		u.out = make([]float64, n+n/2)
-	}
-	if cap(u.factors) < 3*padded {
-		u.factors = make([]float64, 3*padded)
-	}
-	u.out, u.factors = u.out[:2*count*padded], u.factors[:3*padded]
-}
-
-// padded returns x, padded with zeros to a multiple of four. If the length of x is a multiple of four, it returns x
-// itself. Otherwise it returns a copy, in list i of factors.
-func (u *Fused) padded(i int, x []float64) []float64 {
-	n := u.stride
-	if cap(x) >= n {
-		zero := true
-		for _, v := range x[u.active:n] {
-			zero = zero && v == 0
-		}
-		if zero {
-			return x[:n]
-		}
-	}
-	return u.copied(i, x)
-}
-
-// copied returns a copy of x, in list i of factors.
-func (u *Fused) copied(i int, x []float64) []float64 {
-	n := u.stride
-	to, active := u.factors[i*n:][:n], u.active
-	for k := range to { // usually only four values, for which calling copy is too expensive
-		v := 0.0
-		if k < active {
-			v = x[k]
-		}
-		to[k] = v
-	}
-	return to
-}
-
-// outOf returns the part of the results for count rows, starting at row from.
-func (u *Fused) outOf(from, count int) []float64 {
-	n := 2 * u.stride
-	return u.out[from*n:][:count*n]
-}
-
-// Gradients computes the gradient g of AdagradStep for rows, the first of which is row from of the step. For every row
-// it adds to kappa[k]
-//
-//	x^2 / (sqrt(start + m[k] + g^2) + eps),
-//
-// which has the same denominator as the step.
-func (u *Fused) Gradients(from int, rows [][]float64, at, n int, x, basis, ridge, df, shrink, kappa []float64, c *AdagradConstants) {
-	if len(rows) == 0 {
+// AdagradKappa adds to kappa[k], for every row, x^2/(sqrt(start + m[k] + g^2) + eps), with g as in AdagradStep.
+func AdagradKappa(rows [][]float64, at, n int, x, basis, ridge, df, shrink, kappa []float64, c *AdagradConstants) {
+	if !hasAVX2 || len(df) < 2 || len(rows) == 0 {
+		adagradKappaGo(rows, at, n, x, basis, ridge, df, shrink, kappa, c)
 		return
 	}
-	out := u.outOf(from, len(rows))
-	if !hasAVX2 {
-		adagradGradientsGo(rows, at, n, x, basis, ridge, df[:u.active], shrink, kappa, c, out)
-		return
-	}
-	_, _, _ = x[:len(rows)], basis[:len(rows)], ridge[:len(rows)]
-	df, shrink, sums := u.padded(0, df), u.padded(1, shrink), u.copied(2, kappa)
-	adagradGradientsAVX2(&rows[0], len(rows), at, n, &x[0], &basis[0], &ridge[0], &df[0], &shrink[0], &sums[0], u.active, c, &out[0])
-	kappa = kappa[:u.active]
-	for k := range kappa {
-		kappa[k] = sums[k]
-	}
+	_, _, _, _, _ = shrink[:len(df)], kappa[:len(df)], x[:len(rows)], basis[:len(rows)], ridge[:len(rows)]
+	adagradKappaAVX2(&rows[0], len(rows), at, n, &x[0], &basis[0], &ridge[0], &df[0], &shrink[0], &kappa[0], len(df), c)
 }
 
-func adagradGradientsGo(rows [][]float64, at, n int, x, basis, ridge, df, shrink, kappa []float64, c *AdagradConstants, out []float64) {
-	active := len(df)
-	shrink, kappa = shrink[:active], kappa[:active]
+func adagradKappaGo(rows [][]float64, at, n int, x, basis, ridge, df, shrink, kappa []float64, c *AdagradConstants) {
+	shrink, kappa = shrink[:len(df)], kappa[:len(df)]
 	for i, row := range rows {
-		w, m := row[at:at+active], row[at+n:at+n+active]
+		w, m := row[at:at+len(df)], row[at+n:at+n+len(df)]
 		x, b, ridge := x[i], basis[i], ridge[i]
 		for k, df := range df {
 			g := gradient(df, x, shrink[k], b, ridge, w[k])
-			root := InverseRoot(c.Start+math.FMA(g, g, m[k]), c.Eps)
-			kappa[k] = math.FMA(x*x, root, kappa[k])
-			out[k&3], out[4+k&3] = g, root
-			if k&3 == 3 || k == active-1 {
-				out = out[8:]
-			}
+			kappa[k] = math.FMA(x*x, InverseRoot(c.Start+math.FMA(g, g, m[k]), c.Eps), kappa[k])
 		}
 	}
 }
 
-// Descend makes the step for rows, the first of which is row from of the step. It must be called after Gradients. rates
-// has n values of minusEta, followed by n values of inverse.
-func (u *Fused) Descend(from int, rows [][]float64, at, n int, rates []float64) {
-	if len(rows) == 0 {
-		return
-	}
-	out := u.outOf(from, len(rows))
-	if !hasAVX2 {
-		adagradDescendGo(rows, at, n, rates[:u.active], rates[n:], out)
-		return
-	}
-	minusEta, inverse := u.padded(0, rates[:n:n]), u.padded(1, rates[n:])
-	if u.active == n && n <= 4 && len(rows[0]) >= at+2*n+4 {
-		adagradDescendRoomyAVX2(&rows[0], len(rows), at, n, &minusEta[0], &inverse[0], &out[0])
-		return
-	}
-	adagradDescendAVX2(&rows[0], len(rows), at, n, &minusEta[0], &inverse[0], u.active, &out[0])
+// Fused makes steps of AdaGrad of at most four outputs whose rates depend on the rows. Gradients computes the gradients,
+// their inverse square roots, and kappa. Descend then makes the step. They have the same result as AdagradKappa and
+// AdagradStep, bit by bit, but take half as long.
+type Fused struct {
+	out     []float64 // by row: four gradients, then four inverse square roots
+	factors [3][fused]float64
 }
 
-func adagradDescendGo(rows [][]float64, at, n int, minusEta, inverse, out []float64) {
-	active := len(minusEta)
-	for _, row := range rows {
-		w, m, u := row[at:at+active], row[at+n:at+n+active], row[at+2*n:at+2*n+active]
-		for k, rate := range minusEta {
-			g := out[k&3]
-			m[k] = math.FMA(g, g, m[k])
-			delta := rate * g * out[4+k&3]
-			w[k] += delta
-			u[k] = math.FMA(-delta, inverse[k], u[k])
-			if k&3 == 3 || k == active-1 {
-				out = out[8:]
-			}
-		}
+// fused is the largest number of outputs of a Fused step.
+const fused = 4
+
+// Fuses reports whether a Fused step is possible: of the n outputs of a row, active are in use, and width is the length
+// of a row.
+func Fuses(active, at, n, width int) bool {
+	return hasAVX2 && active == n && n <= fused && width >= at+2*n+fused
+}
+
+// Begin prepares a step of count rows.
+func (u *Fused) Begin(count int) {
+	n := 2 * fused * count
+	u.out = slices.Grow(u.out[:0], n)[:n]
+}
+
+// read copies n numbers to a list of factors, and returns the first one's address. Other numbers become 0.
+func (u *Fused) read(i int, x []float64, n int) *float64 {
+	clear(u.factors[i][copy(u.factors[i][:], x[:n]):])
+	return &u.factors[i][0]
+}
+
+// Gradients computes the gradients of rows, the first of which is row from of the step.
+func (u *Fused) Gradients(from int, rows [][]float64, at, n int, x, basis, ridge, df, shrink, kappa []float64, c *AdagradConstants) {
+	if len(rows) > 0 {
+		_, _, _, out := x[:len(rows)], basis[:len(rows)], ridge[:len(rows)], u.out[2*fused*from:][:2*fused*len(rows)]
+		adagradGradientsAVX2(&rows[0], len(rows), at, n, &x[0], &basis[0], &ridge[0], u.read(0, df, n), u.read(1, shrink, n), u.read(2, kappa, n), c, &out[0])
+		copy(kappa, u.factors[2][:n])
+	}
+}
+
+// Descend makes the step of all rows. rates has n values of minusEta, followed by n values of inverse.
+func (u *Fused) Descend(rows [][]float64, at, n int, rates []float64) {
+	if len(rows) > 0 {
+		_ = u.out[:2*fused*len(rows)]
+		adagradDescendAVX2(&rows[0], len(rows), at, n, u.read(0, rates, n), u.read(1, rates[n:], n), &u.out[0])
 	}
 }
 
@@ -278,7 +212,7 @@ func adagradGradients1Go(rows [][]float64, at int, x, basis, ridge []float64, df
 }
 
 // InverseRoots replaces every s by 1/(sqrt(s) + eps), see InverseRoot. It returns the sum over rows of x^2/(sqrt(s) +
-// eps), which Fused.Gradients adds to kappa.
+// eps), which AdagradKappa adds to kappa.
 func InverseRoots(s, x []float64, eps float64) (kappa float64) {
 	if !hasAVX2 || len(s) == 0 {
 		return inverseRootsGo(s, x, eps)

@@ -289,30 +289,30 @@ TEXT ·adagradStepAVX2(SB), NOSPLIT, $0-96
 	MOVQ         x+32(FP), SI
 	MOVQ         basis+40(FP), DI
 	MOVQ         ridge+48(FP), R8
-	MOVQ         c+88(FP), R13
-	VBROADCASTSD (R13), Y0
-	VBROADCASTSD 8(R13), Y4
+	MOVQ         c+88(FP), R9
+	VBROADCASTSD (R9), Y0
+	VBROADCASTSD 8(R9), Y4
 	VBROADCASTSD half<>+0(SB), Y5
 	VBROADCASTSD guess<>+0(SB), Y6
 	VXORPD       Y7, Y7, Y7
 	CMPB         ·hasAVX512+0(SB), $0x00
 	JEQ          l19
-	VBROADCASTSD (R13), Z0
-	VBROADCASTSD 8(R13), Z4
+	VBROADCASTSD (R9), Z0
+	VBROADCASTSD 8(R9), Z4
 	VBROADCASTSD half<>+0(SB), Z5
 	VBROADCASTSD guess<>+0(SB), Z6
 
 l19:
 l20:
-	MOVQ         (AX), R9
-	ADDQ         DX, R9
+	MOVQ         (AX), R10
+	ADDQ         DX, R10
 	VBROADCASTSD (SI), Y1
 	VBROADCASTSD (DI), Y2
 	VBROADCASTSD (R8), Y3
-	MOVQ         df+56(FP), R10
-	MOVQ         shrink+64(FP), R11
-	MOVQ         rates+72(FP), R12
-	MOVQ         active+80(FP), R13
+	MOVQ         df+56(FP), R11
+	MOVQ         shrink+64(FP), R12
+	MOVQ         rates+72(FP), R13
+	MOVQ         active+80(FP), R9
 	CMPB         ·hasAVX512+0(SB), $0x00
 	JEQ          l21
 	XORL         R14, R14
@@ -324,7 +324,7 @@ l20:
 	VBROADCASTSD (SI), Z1
 	VBROADCASTSD (DI), Z2
 	VBROADCASTSD (R8), Z3
-	CMPQ         R13, $0x08
+	CMPQ         R9, $0x08
 	JLT          l22
 
 l23:
@@ -332,15 +332,16 @@ l23:
 	PREFETCHT0   (R14)(BX*1)
 	PREFETCHT0   (R14)(BX*2)
 	ADDQ         $0x40, R14
-	VMOVUPD      (R9), Z8
-	VMOVUPD      (R9)(BX*1), Z9
-	VMOVUPD      (R9)(BX*2), Z10
-	VMULPD       (R10), Z1, Z11
-	VMOVUPD      (R11), Z12
+	VMOVUPD      (R10), Z8
+	VMOVUPD      (R10)(BX*1), Z9
+	VMOVUPD      (R10)(BX*2), Z10
+	VMULPD       (R11), Z1, Z11
+	VMOVUPD      (R12), Z12
 	VFMADD213PD  Z3, Z2, Z12
 	VFMADD231PD  Z8, Z12, Z11
 	VFMADD231PD  Z11, Z11, Z9
-	VMOVUPD      Z9, (R9)(BX*1)
+	VMOVUPD      Z9, (R10)(BX*1)
+	VMULPD       (R13), Z11, Z11
 	VADDPD       Z9, Z0, Z9
 	VMULPD       Z9, Z5, Z12
 	VPSRLQ       $0x01, Z9, Z9
@@ -359,35 +360,35 @@ l23:
 	VMOVAPD      Z9, Z13
 	VFMADD213PD  Z9, Z12, Z13
 	VMAXPD       Z7, Z13, Z9
-	VMULPD       (R12), Z11, Z11
 	VMULPD       Z9, Z11, Z9
 	VADDPD       Z9, Z8, Z8
-	VMOVUPD      Z8, (R9)
-	VFNMADD231PD (R12)(BX*1), Z9, Z10
-	VMOVUPD      Z10, (R9)(BX*2)
-	ADDQ         $0x40, R9
+	VMOVUPD      Z8, (R10)
+	VFNMADD231PD (R13)(BX*1), Z9, Z10
+	VMOVUPD      Z10, (R10)(BX*2)
 	ADDQ         $0x40, R10
 	ADDQ         $0x40, R11
 	ADDQ         $0x40, R12
-	SUBQ         $0x08, R13
-	CMPQ         R13, $0x08
+	ADDQ         $0x40, R13
+	SUBQ         $0x08, R9
+	CMPQ         R9, $0x08
 	JGE          l23
 
 l22:
 l21:
-	CMPQ R13, $0x04
+	CMPQ R9, $0x04
 	JLT  l24
 
 l25:
-	VMOVUPD      (R9), Y8
-	VMOVUPD      (R9)(BX*1), Y9
-	VMOVUPD      (R9)(BX*2), Y10
-	VMULPD       (R10), Y1, Y11
-	VMOVUPD      (R11), Y12
+	VMOVUPD      (R10), Y8
+	VMOVUPD      (R10)(BX*1), Y9
+	VMOVUPD      (R10)(BX*2), Y10
+	VMULPD       (R11), Y1, Y11
+	VMOVUPD      (R12), Y12
 	VFMADD213PD  Y3, Y2, Y12
 	VFMADD231PD  Y8, Y12, Y11
 	VFMADD231PD  Y11, Y11, Y9
-	VMOVUPD      Y9, (R9)(BX*1)
+	VMOVUPD      Y9, (R10)(BX*1)
+	VMULPD       (R13), Y11, Y11
 	VADDPD       Y9, Y0, Y9
 	VMULPD       Y9, Y5, Y12
 	VPSRLQ       $0x01, Y9, Y9
@@ -406,32 +407,32 @@ l25:
 	VMOVAPD      Y9, Y13
 	VFMADD213PD  Y9, Y12, Y13
 	VMAXPD       Y7, Y13, Y9
-	VMULPD       (R12), Y11, Y11
 	VMULPD       Y9, Y11, Y9
 	VADDPD       Y9, Y8, Y8
-	VMOVUPD      Y8, (R9)
-	VFNMADD231PD (R12)(BX*1), Y9, Y10
-	VMOVUPD      Y10, (R9)(BX*2)
-	ADDQ         $0x20, R9
+	VMOVUPD      Y8, (R10)
+	VFNMADD231PD (R13)(BX*1), Y9, Y10
+	VMOVUPD      Y10, (R10)(BX*2)
 	ADDQ         $0x20, R10
 	ADDQ         $0x20, R11
 	ADDQ         $0x20, R12
-	SUBQ         $0x04, R13
-	CMPQ         R13, $0x04
+	ADDQ         $0x20, R13
+	SUBQ         $0x04, R9
+	CMPQ         R9, $0x04
 	JGE          l25
 
 l24:
-	TESTQ        $0x00000002, R13
+	TESTQ        $0x00000002, R9
 	JEQ          l26
-	VMOVUPD      (R9), X8
-	VMOVUPD      (R9)(BX*1), X9
-	VMOVUPD      (R9)(BX*2), X10
-	VMULPD       (R10), X1, X11
-	VMOVUPD      (R11), X12
+	VMOVUPD      (R10), X8
+	VMOVUPD      (R10)(BX*1), X9
+	VMOVUPD      (R10)(BX*2), X10
+	VMULPD       (R11), X1, X11
+	VMOVUPD      (R12), X12
 	VFMADD213PD  X3, X2, X12
 	VFMADD231PD  X8, X12, X11
 	VFMADD231PD  X11, X11, X9
-	VMOVUPD      X9, (R9)(BX*1)
+	VMOVUPD      X9, (R10)(BX*1)
+	VMULPD       (R13), X11, X11
 	VADDPD       X9, X0, X9
 	VMULPD       X9, X5, X12
 	VPSRLQ       $0x01, X9, X9
@@ -450,29 +451,29 @@ l24:
 	VMOVAPD      X9, X13
 	VFMADD213PD  X9, X12, X13
 	VMAXPD       X7, X13, X9
-	VMULPD       (R12), X11, X11
 	VMULPD       X9, X11, X9
 	VADDPD       X9, X8, X8
-	VMOVUPD      X8, (R9)
-	VFNMADD231PD (R12)(BX*1), X9, X10
-	VMOVUPD      X10, (R9)(BX*2)
-	ADDQ         $0x10, R9
+	VMOVUPD      X8, (R10)
+	VFNMADD231PD (R13)(BX*1), X9, X10
+	VMOVUPD      X10, (R10)(BX*2)
 	ADDQ         $0x10, R10
 	ADDQ         $0x10, R11
 	ADDQ         $0x10, R12
+	ADDQ         $0x10, R13
 
 l26:
-	TESTQ        $0x00000001, R13
+	TESTQ        $0x00000001, R9
 	JEQ          l27
-	VMOVSD       (R9), X8
-	VMOVSD       (R9)(BX*1), X9
-	VMOVSD       (R9)(BX*2), X10
-	VMULSD       (R10), X1, X1
-	VMOVSD       (R11), X11
+	VMOVSD       (R10), X8
+	VMOVSD       (R10)(BX*1), X9
+	VMOVSD       (R10)(BX*2), X10
+	VMULSD       (R11), X1, X1
+	VMOVSD       (R12), X11
 	VFMADD213SD  X3, X2, X11
 	VFMADD231SD  X8, X11, X1
 	VFMADD231SD  X1, X1, X9
-	VMOVSD       X9, (R9)(BX*1)
+	VMOVSD       X9, (R10)(BX*1)
+	VMULSD       (R13), X1, X1
 	VADDSD       X9, X0, X2
 	VMULSD       X2, X5, X3
 	VPSRLQ       $0x01, X2, X2
@@ -491,16 +492,15 @@ l26:
 	VMOVAPD      X2, X9
 	VFMADD213SD  X2, X3, X9
 	VMAXSD       X7, X9, X2
-	VMULSD       (R12), X1, X1
 	VMULSD       X2, X1, X1
 	VADDSD       X1, X8, X2
-	VMOVSD       X2, (R9)
-	VFNMADD231SD (R12)(BX*1), X1, X10
-	VMOVSD       X10, (R9)(BX*2)
-	ADDQ         $0x08, R9
+	VMOVSD       X2, (R10)
+	VFNMADD231SD (R13)(BX*1), X1, X10
+	VMOVSD       X10, (R10)(BX*2)
 	ADDQ         $0x08, R10
 	ADDQ         $0x08, R11
 	ADDQ         $0x08, R12
+	ADDQ         $0x08, R13
 
 l27:
 	ADDQ $0x08, SI
@@ -512,9 +512,9 @@ l27:
 	VZEROUPPER
 	RET
 
-// func adagradGradientsAVX2(rows *[]float64, count int, at int, n int, x *float64, basis *float64, ridge *float64, df *float64, shrink *float64, kappa *float64, active int, c *float64, out *float64)
-// Requires: AVX, AVX2, FMA3
-TEXT ·adagradGradientsAVX2(SB), NOSPLIT, $0-104
+// func adagradKappaAVX2(rows *[]float64, count int, at int, n int, x *float64, basis *float64, ridge *float64, df *float64, shrink *float64, kappa *float64, active int, c *float64)
+// Requires: AVX, AVX2, AVX512F, FMA3, MMX+
+TEXT ·adagradKappaAVX2(SB), NOSPLIT, $0-96
 	MOVQ         rows+0(FP), AX
 	MOVQ         count+8(FP), CX
 	MOVQ         at+16(FP), DX
@@ -526,202 +526,292 @@ TEXT ·adagradGradientsAVX2(SB), NOSPLIT, $0-104
 	MOVQ         ridge+48(FP), R8
 	MOVQ         c+88(FP), R9
 	VBROADCASTSD (R9), Y0
-	VBROADCASTSD 8(R9), Y1
-	VBROADCASTSD half<>+0(SB), Y2
-	VBROADCASTSD guess<>+0(SB), Y3
-	VXORPD       Y4, Y4, Y4
-	MOVQ         active+80(FP), R9
-	LEAQ         tail<>+0(SB), R10
-	LEAQ         -1(R9), R9
-	ANDQ         $0x03, R9
-	NEGQ         R9
-	VMOVUPD      24(R10)(R9*8), Y5
-	MOVQ         out+96(FP), R10
+	VBROADCASTSD 8(R9), Y5
+	VBROADCASTSD half<>+0(SB), Y6
+	VBROADCASTSD guess<>+0(SB), Y7
+	VXORPD       Y8, Y8, Y8
+	CMPB         ·hasAVX512+0(SB), $0x00
+	JEQ          l28
+	VBROADCASTSD (R9), Z0
+	VBROADCASTSD 8(R9), Z5
+	VBROADCASTSD half<>+0(SB), Z6
+	VBROADCASTSD guess<>+0(SB), Z7
 
 l28:
-	MOVQ         (AX), R11
-	ADDQ         DX, R11
-	VBROADCASTSD (SI), Y6
-	VBROADCASTSD (DI), Y7
-	VBROADCASTSD (R8), Y8
-	VMULPD       Y6, Y6, Y9
-	MOVQ         df+56(FP), R12
-	MOVQ         shrink+64(FP), R13
-	MOVQ         kappa+72(FP), R14
+l29:
+	MOVQ         (AX), R10
+	ADDQ         DX, R10
+	VBROADCASTSD (SI), Y1
+	VBROADCASTSD (DI), Y2
+	VBROADCASTSD (R8), Y3
+	VMULPD       Y1, Y1, Y4
+	MOVQ         df+56(FP), R11
+	MOVQ         shrink+64(FP), R12
+	MOVQ         kappa+72(FP), R13
 	MOVQ         active+80(FP), R9
-	SUBQ         $0x04, R9
-	JLE          l29
+	CMPB         ·hasAVX512+0(SB), $0x00
+	JEQ          l30
+	XORL         R14, R14
+	CMPQ         CX, $0x01
+	SETNE        R14
+	LEAQ         (R14)(R14*2), R14
+	MOVQ         (AX)(R14*8), R14
+	ADDQ         DX, R14
+	VBROADCASTSD (SI), Z1
+	VBROADCASTSD (DI), Z2
+	VBROADCASTSD (R8), Z3
+	VMULPD       Z1, Z1, Z4
+	CMPQ         R9, $0x08
+	JLT          l31
 
-l30:
-	VMOVUPD      (R11), Y10
-	VMOVUPD      (R11)(BX*1), Y11
-	VMULPD       (R12), Y6, Y12
-	VMOVUPD      (R13), Y13
-	VFMADD213PD  Y8, Y7, Y13
-	VFMADD231PD  Y10, Y13, Y12
-	VMOVUPD      Y12, (R10)
-	VFMADD231PD  Y12, Y12, Y11
-	VADDPD       Y11, Y0, Y10
-	VMULPD       Y10, Y2, Y11
-	VPSRLQ       $0x01, Y10, Y10
-	VPSUBQ       Y10, Y3, Y10
-	VMULPD       Y11, Y10, Y11
-	VMOVAPD      Y2, Y12
-	VFNMADD231PD Y11, Y10, Y12
-	VFMADD213PD  Y10, Y12, Y10
-	VFMADD213PD  Y11, Y12, Y11
-	VMOVAPD      Y2, Y12
-	VFNMADD231PD Y11, Y10, Y12
-	VFMADD213PD  Y10, Y12, Y10
-	VFMADD213PD  Y11, Y12, Y11
-	VFNMADD213PD Y2, Y10, Y11
-	VFNMADD231PD Y1, Y10, Y11
-	VMOVAPD      Y10, Y12
-	VFMADD213PD  Y10, Y11, Y12
-	VMAXPD       Y4, Y12, Y10
-	VMOVUPD      Y10, 32(R10)
-	VMOVUPD      (R14), Y11
-	VFMADD231PD  Y10, Y9, Y11
-	VMOVUPD      Y11, (R14)
+l32:
+	PREFETCHT0   (R14)
+	PREFETCHT0   (R14)(BX*1)
+	PREFETCHT0   (R14)(BX*2)
+	ADDQ         $0x40, R14
+	VMOVUPD      (R10), Z9
+	VMOVUPD      (R10)(BX*1), Z10
+	VMULPD       (R11), Z1, Z11
+	VMOVUPD      (R12), Z12
+	VFMADD213PD  Z3, Z2, Z12
+	VFMADD231PD  Z9, Z12, Z11
+	VFMADD231PD  Z11, Z11, Z10
+	VADDPD       Z10, Z0, Z9
+	VMULPD       Z9, Z6, Z10
+	VPSRLQ       $0x01, Z9, Z9
+	VPSUBQ       Z9, Z7, Z9
+	VMULPD       Z10, Z9, Z10
+	VMOVAPD      Z6, Z11
+	VFNMADD231PD Z10, Z9, Z11
+	VFMADD213PD  Z9, Z11, Z9
+	VFMADD213PD  Z10, Z11, Z10
+	VMOVAPD      Z6, Z11
+	VFNMADD231PD Z10, Z9, Z11
+	VFMADD213PD  Z9, Z11, Z9
+	VFMADD213PD  Z10, Z11, Z10
+	VFNMADD213PD Z6, Z9, Z10
+	VFNMADD231PD Z5, Z9, Z10
+	VMOVAPD      Z9, Z11
+	VFMADD213PD  Z9, Z10, Z11
+	VMAXPD       Z8, Z11, Z9
+	VMOVUPD      (R13), Z10
+	VFMADD231PD  Z9, Z4, Z10
+	VMOVUPD      Z10, (R13)
 	ADDQ         $0x40, R10
+	ADDQ         $0x40, R11
+	ADDQ         $0x40, R12
+	ADDQ         $0x40, R13
+	SUBQ         $0x08, R9
+	CMPQ         R9, $0x08
+	JGE          l32
+
+l31:
+l30:
+	CMPQ R9, $0x04
+	JLT  l33
+
+l34:
+	VMOVUPD      (R10), Y9
+	VMOVUPD      (R10)(BX*1), Y10
+	VMULPD       (R11), Y1, Y11
+	VMOVUPD      (R12), Y12
+	VFMADD213PD  Y3, Y2, Y12
+	VFMADD231PD  Y9, Y12, Y11
+	VFMADD231PD  Y11, Y11, Y10
+	VADDPD       Y10, Y0, Y9
+	VMULPD       Y9, Y6, Y10
+	VPSRLQ       $0x01, Y9, Y9
+	VPSUBQ       Y9, Y7, Y9
+	VMULPD       Y10, Y9, Y10
+	VMOVAPD      Y6, Y11
+	VFNMADD231PD Y10, Y9, Y11
+	VFMADD213PD  Y9, Y11, Y9
+	VFMADD213PD  Y10, Y11, Y10
+	VMOVAPD      Y6, Y11
+	VFNMADD231PD Y10, Y9, Y11
+	VFMADD213PD  Y9, Y11, Y9
+	VFMADD213PD  Y10, Y11, Y10
+	VFNMADD213PD Y6, Y9, Y10
+	VFNMADD231PD Y5, Y9, Y10
+	VMOVAPD      Y9, Y11
+	VFMADD213PD  Y9, Y10, Y11
+	VMAXPD       Y8, Y11, Y9
+	VMOVUPD      (R13), Y10
+	VFMADD231PD  Y9, Y4, Y10
+	VMOVUPD      Y10, (R13)
+	ADDQ         $0x20, R10
 	ADDQ         $0x20, R11
 	ADDQ         $0x20, R12
 	ADDQ         $0x20, R13
-	ADDQ         $0x20, R14
 	SUBQ         $0x04, R9
-	JGT          l30
+	CMPQ         R9, $0x04
+	JGE          l34
 
-l29:
-	VMASKMOVPD   (R11), Y5, Y10
-	VMASKMOVPD   (R11)(BX*1), Y5, Y11
-	VMULPD       (R12), Y6, Y6
-	VMOVUPD      (R13), Y12
-	VFMADD213PD  Y8, Y7, Y12
-	VFMADD231PD  Y10, Y12, Y6
-	VMOVUPD      Y6, (R10)
-	VFMADD231PD  Y6, Y6, Y11
-	VADDPD       Y11, Y0, Y6
-	VMULPD       Y6, Y2, Y7
-	VPSRLQ       $0x01, Y6, Y6
-	VPSUBQ       Y6, Y3, Y6
-	VMULPD       Y7, Y6, Y7
-	VMOVAPD      Y2, Y8
-	VFNMADD231PD Y7, Y6, Y8
-	VFMADD213PD  Y6, Y8, Y6
-	VFMADD213PD  Y7, Y8, Y7
-	VMOVAPD      Y2, Y8
-	VFNMADD231PD Y7, Y6, Y8
-	VFMADD213PD  Y6, Y8, Y6
-	VFMADD213PD  Y7, Y8, Y7
-	VFNMADD213PD Y2, Y6, Y7
-	VFNMADD231PD Y1, Y6, Y7
-	VMOVAPD      Y6, Y8
-	VFMADD213PD  Y6, Y7, Y8
-	VMAXPD       Y4, Y8, Y6
-	VMOVUPD      Y6, 32(R10)
-	VMOVUPD      (R14), Y7
-	VFMADD231PD  Y6, Y9, Y7
-	VMOVUPD      Y7, (R14)
-	ADDQ         $0x40, R10
+l33:
+	TESTQ        $0x00000002, R9
+	JEQ          l35
+	VMOVUPD      (R10), X9
+	VMOVUPD      (R10)(BX*1), X10
+	VMULPD       (R11), X1, X11
+	VMOVUPD      (R12), X12
+	VFMADD213PD  X3, X2, X12
+	VFMADD231PD  X9, X12, X11
+	VFMADD231PD  X11, X11, X10
+	VADDPD       X10, X0, X9
+	VMULPD       X9, X6, X10
+	VPSRLQ       $0x01, X9, X9
+	VPSUBQ       X9, X7, X9
+	VMULPD       X10, X9, X10
+	VMOVAPD      X6, X11
+	VFNMADD231PD X10, X9, X11
+	VFMADD213PD  X9, X11, X9
+	VFMADD213PD  X10, X11, X10
+	VMOVAPD      X6, X11
+	VFNMADD231PD X10, X9, X11
+	VFMADD213PD  X9, X11, X9
+	VFMADD213PD  X10, X11, X10
+	VFNMADD213PD X6, X9, X10
+	VFNMADD231PD X5, X9, X10
+	VMOVAPD      X9, X11
+	VFMADD213PD  X9, X10, X11
+	VMAXPD       X8, X11, X9
+	VMOVUPD      (R13), X10
+	VFMADD231PD  X9, X4, X10
+	VMOVUPD      X10, (R13)
+	ADDQ         $0x10, R10
+	ADDQ         $0x10, R11
+	ADDQ         $0x10, R12
+	ADDQ         $0x10, R13
+
+l35:
+	TESTQ        $0x00000001, R9
+	JEQ          l36
+	VMOVSD       (R10), X9
+	VMOVSD       (R10)(BX*1), X10
+	VMULSD       (R11), X1, X1
+	VMOVSD       (R12), X11
+	VFMADD213SD  X3, X2, X11
+	VFMADD231SD  X9, X11, X1
+	VFMADD231SD  X1, X1, X10
+	VADDSD       X10, X0, X1
+	VMULSD       X1, X6, X2
+	VPSRLQ       $0x01, X1, X1
+	VPSUBQ       X1, X7, X1
+	VMULSD       X2, X1, X2
+	VMOVAPD      X6, X3
+	VFNMADD231SD X2, X1, X3
+	VFMADD213SD  X1, X3, X1
+	VFMADD213SD  X2, X3, X2
+	VMOVAPD      X6, X3
+	VFNMADD231SD X2, X1, X3
+	VFMADD213SD  X1, X3, X1
+	VFMADD213SD  X2, X3, X2
+	VFNMADD213SD X6, X1, X2
+	VFNMADD231SD X5, X1, X2
+	VMOVAPD      X1, X3
+	VFMADD213SD  X1, X2, X3
+	VMAXSD       X8, X3, X1
+	VMOVSD       (R13), X2
+	VFMADD231SD  X1, X4, X2
+	VMOVSD       X2, (R13)
+	ADDQ         $0x08, R10
+	ADDQ         $0x08, R11
+	ADDQ         $0x08, R12
+	ADDQ         $0x08, R13
+
+l36:
+	ADDQ $0x08, SI
+	ADDQ $0x08, DI
+	ADDQ $0x08, R8
+	ADDQ $0x18, AX
+	DECQ CX
+	JNE  l29
+	VZEROUPPER
+	RET
+
+// func adagradGradientsAVX2(rows *[]float64, count int, at int, n int, x *float64, basis *float64, ridge *float64, df *float64, shrink *float64, kappa *float64, c *float64, out *float64)
+// Requires: AVX, AVX2, FMA3
+TEXT ·adagradGradientsAVX2(SB), NOSPLIT, $0-96
+	MOVQ    rows+0(FP), AX
+	MOVQ    count+8(FP), CX
+	MOVQ    n+24(FP), DX
+	LEAQ    tail<>+0(SB), BX
+	VMOVUPD (BX), Y0
+	CMPQ    DX, $0x04
+	JGE     l37
+	MOVQ    $0x00000004, SI
+	SUBQ    DX, SI
+	VMOVUPD (BX)(SI*8), Y0
+
+l37:
+	MOVQ         at+16(FP), DX
+	MOVQ         n+24(FP), BX
+	SHLQ         $0x03, DX
+	SHLQ         $0x03, BX
+	MOVQ         x+32(FP), SI
+	MOVQ         basis+40(FP), DI
+	MOVQ         ridge+48(FP), R8
+	MOVQ         c+80(FP), R9
+	VBROADCASTSD (R9), Y1
+	VBROADCASTSD 8(R9), Y2
+	VBROADCASTSD half<>+0(SB), Y3
+	VBROADCASTSD guess<>+0(SB), Y4
+	VXORPD       Y5, Y5, Y5
+	MOVQ         out+88(FP), R9
+	MOVQ         df+56(FP), R10
+	MOVQ         shrink+64(FP), R11
+	MOVQ         kappa+72(FP), R12
+	VMOVUPD      (R12), Y6
+
+l38:
+	MOVQ         (AX), R13
+	ADDQ         DX, R13
+	VBROADCASTSD (SI), Y7
+	VBROADCASTSD (DI), Y8
+	VBROADCASTSD (R8), Y9
+	VMASKMOVPD   (R13), Y0, Y10
+	VMASKMOVPD   (R13)(BX*1), Y0, Y11
+	VMULPD       (R10), Y7, Y12
+	VMOVUPD      (R11), Y13
+	VFMADD213PD  Y9, Y8, Y13
+	VFMADD231PD  Y10, Y13, Y12
+	VMOVUPD      Y12, (R9)
+	VFMADD231PD  Y12, Y12, Y11
+	VADDPD       Y11, Y1, Y8
+	VMULPD       Y8, Y3, Y9
+	VPSRLQ       $0x01, Y8, Y8
+	VPSUBQ       Y8, Y4, Y8
+	VMULPD       Y9, Y8, Y9
+	VMOVAPD      Y3, Y10
+	VFNMADD231PD Y9, Y8, Y10
+	VFMADD213PD  Y8, Y10, Y8
+	VFMADD213PD  Y9, Y10, Y9
+	VMOVAPD      Y3, Y10
+	VFNMADD231PD Y9, Y8, Y10
+	VFMADD213PD  Y8, Y10, Y8
+	VFMADD213PD  Y9, Y10, Y9
+	VFNMADD213PD Y3, Y8, Y9
+	VFNMADD231PD Y2, Y8, Y9
+	VMOVAPD      Y8, Y10
+	VFMADD213PD  Y8, Y9, Y10
+	VMAXPD       Y5, Y10, Y8
+	VMOVUPD      Y8, 32(R9)
+	VMULPD       Y7, Y7, Y7
+	VFMADD231PD  Y8, Y7, Y6
+	ADDQ         $0x40, R9
 	ADDQ         $0x08, SI
 	ADDQ         $0x08, DI
 	ADDQ         $0x08, R8
 	ADDQ         $0x18, AX
 	DECQ         CX
-	JNE          l28
+	JNE          l38
+	VMOVUPD      Y6, (R12)
 	VZEROUPPER
 	RET
 
-// func adagradDescendAVX2(rows *[]float64, count int, at int, n int, minusEta *float64, inverse *float64, active int, out *float64)
+// func adagradDescendAVX2(rows *[]float64, count int, at int, n int, minusEta *float64, inverse *float64, out *float64)
 // Requires: AVX, FMA3
-TEXT ·adagradDescendAVX2(SB), NOSPLIT, $0-64
-	MOVQ    rows+0(FP), AX
-	MOVQ    count+8(FP), CX
-	MOVQ    at+16(FP), DX
-	MOVQ    n+24(FP), BX
-	SHLQ    $0x03, DX
-	SHLQ    $0x03, BX
-	MOVQ    minusEta+32(FP), SI
-	MOVQ    inverse+40(FP), DI
-	MOVQ    active+48(FP), R8
-	MOVQ    out+56(FP), R9
-	LEAQ    tail<>+0(SB), R10
-	LEAQ    -1(R8), R11
-	ANDQ    $0x03, R11
-	NEGQ    R11
-	VMOVUPD 24(R10)(R11*8), Y0
-
-l31:
-	MOVQ (AX), R10
-	ADDQ DX, R10
-	XORL R11, R11
-	MOVQ R8, R12
-	CMPQ R12, $0x04
-	JLT  l32
-
-l33:
-	VMOVUPD      (R10), Y1
-	VMOVUPD      (R10)(BX*1), Y2
-	VMOVUPD      (R10)(BX*2), Y3
-	VMOVUPD      (R9), Y4
-	VFMADD231PD  Y4, Y4, Y2
-	VMULPD       (SI)(R11*1), Y4, Y4
-	VMULPD       32(R9), Y4, Y4
-	VADDPD       Y4, Y1, Y1
-	VFNMADD231PD (DI)(R11*1), Y4, Y3
-	VMOVUPD      Y1, (R10)
-	VMOVUPD      Y2, (R10)(BX*1)
-	VMOVUPD      Y3, (R10)(BX*2)
-	ADDQ         $0x20, R10
-	ADDQ         $0x40, R9
-	ADDQ         $0x20, R11
-	SUBQ         $0x04, R12
-	CMPQ         R12, $0x04
-	JGE          l33
-
-l32:
-	TESTQ        R12, R12
-	JEQ          l34
-	VMASKMOVPD   (R10), Y0, Y1
-	VMASKMOVPD   (R10)(BX*1), Y0, Y2
-	VMASKMOVPD   (R10)(BX*2), Y0, Y3
-	VMOVUPD      (R9), Y4
-	VFMADD231PD  Y4, Y4, Y2
-	VMULPD       (SI)(R11*1), Y4, Y4
-	VMULPD       32(R9), Y4, Y4
-	VADDPD       Y4, Y1, Y1
-	VFNMADD231PD (DI)(R11*1), Y4, Y3
-	TESTQ        $0x00000002, R12
-	JEQ          l35
-	VMOVUPD      X1, (R10)
-	VMOVUPD      X2, (R10)(BX*1)
-	VMOVUPD      X3, (R10)(BX*2)
-	ADDQ         $0x10, R10
-	VEXTRACTF128 $0x01, Y1, X1
-	VEXTRACTF128 $0x01, Y2, X2
-	VEXTRACTF128 $0x01, Y3, X3
-
-l35:
-	TESTQ  $0x00000001, R12
-	JEQ    l36
-	VMOVSD X1, (R10)
-	VMOVSD X2, (R10)(BX*1)
-	VMOVSD X3, (R10)(BX*2)
-	ADDQ   $0x08, R10
-
-l36:
-	ADDQ $0x40, R9
-
-l34:
-	ADDQ $0x18, AX
-	DECQ CX
-	JNE  l31
-	VZEROUPPER
-	RET
-
-// func adagradDescendRoomyAVX2(rows *[]float64, count int, at int, n int, minusEta *float64, inverse *float64, out *float64)
-// Requires: AVX, FMA3
-TEXT ·adagradDescendRoomyAVX2(SB), NOSPLIT, $0-56
+TEXT ·adagradDescendAVX2(SB), NOSPLIT, $0-56
 	MOVQ    rows+0(FP), AX
 	MOVQ    count+8(FP), CX
 	MOVQ    at+16(FP), DX
@@ -734,7 +824,7 @@ TEXT ·adagradDescendRoomyAVX2(SB), NOSPLIT, $0-56
 	VMOVUPD (SI), Y1
 	MOVQ    out+48(FP), SI
 
-l37:
+l39:
 	MOVQ         (AX), DI
 	ADDQ         DX, DI
 	VMOVUPD      (DI), Y2
@@ -752,7 +842,7 @@ l37:
 	ADDQ         $0x40, SI
 	ADDQ         $0x18, AX
 	DECQ         CX
-	JNE          l37
+	JNE          l39
 	VZEROUPPER
 	RET
 
@@ -768,16 +858,16 @@ TEXT ·inverseRootsAVX2(SB), NOSPLIT, $0-40
 	VBROADCASTSD guess<>+0(SB), Y3
 	VXORPD       Y4, Y4, Y4
 
-l38:
+l40:
 	LEAQ    tail<>+0(SB), BX
 	VMOVUPD (BX), Y5
 	CMPQ    DX, $0x04
-	JGE     l39
+	JGE     l41
 	MOVQ    $0x00000004, SI
 	SUBQ    DX, SI
 	VMOVUPD (BX)(SI*8), Y5
 
-l39:
+l41:
 	VMASKMOVPD   (AX), Y5, Y6
 	VMASKMOVPD   (CX), Y5, Y7
 	VMULPD       Y7, Y7, Y7
@@ -812,7 +902,7 @@ l39:
 	ADDQ         $0x20, AX
 	ADDQ         $0x20, CX
 	SUBQ         $0x04, DX
-	JGT          l38
+	JGT          l40
 	MOVSD        X0, kappa+32(FP)
 	VZEROUPPER
 	RET
@@ -833,7 +923,7 @@ TEXT ·sum1FMA(SB), NOSPLIT, $0-64
 	MOVQ   at+16(FP), R9
 	XORL   R10, R10
 
-l40:
+l42:
 	MOVQ        (DI), R11
 	ADDQ        $0x18, DI
 	VMOVSD      (R11)(R9*8), X3
@@ -844,7 +934,7 @@ l40:
 	VFMADD231SD X3, X4, X2
 	ADDQ        $0x01, R10
 	CMPQ        R10, R8
-	JLT         l40
+	JLT         l42
 	VMOVSD      X0, (DX)
 	VMOVSD      X1, (BX)
 	VMOVSD      X2, (SI)
@@ -866,7 +956,7 @@ TEXT ·adagradGradients1FMA(SB), NOSPLIT, $0-88
 	MOVQ   at+16(FP), R9
 	XORL   R10, R10
 
-l41:
+l43:
 	MOVQ        (DI), R11
 	ADDQ        $0x18, DI
 	VMOVSD      (DX)(R10*8), X3
@@ -880,7 +970,7 @@ l41:
 	VMOVSD      X3, (SI)(R10*8)
 	ADDQ        $0x01, R10
 	CMPQ        R10, R8
-	JLT         l41
+	JLT         l43
 	RET
 
 // func adagradStep1FMA(rows *[]float64, count int, at int, grad *float64, r *float64, minusEta float64, inverse float64)
@@ -895,7 +985,7 @@ TEXT ·adagradStep1FMA(SB), NOSPLIT, $0-56
 	MOVQ   at+16(FP), SI
 	XORL   DI, DI
 
-l42:
+l44:
 	MOVQ         (DX), R8
 	ADDQ         $0x18, DX
 	VMOVSD       (AX)(DI*8), X2
@@ -911,5 +1001,5 @@ l42:
 	VMOVSD       X4, 16(R8)(SI*8)
 	ADDQ         $0x01, DI
 	CMPQ         DI, BX
-	JLT          l42
+	JLT          l44
 	RET

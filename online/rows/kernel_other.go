@@ -22,13 +22,12 @@ func sumAveragesAVX2(rows *[]float64, count, at, n int, basis, c, q *float64, ac
 func adagradStepAVX2(rows *[]float64, count, at, n int, x, basis, ridge, df, shrink, rates *float64, active int, c *AdagradConstants) {
 }
 
-func adagradGradientsAVX2(rows *[]float64, count, at, n int, x, basis, ridge, df, shrink, kappa *float64, active int, c *AdagradConstants, out *float64) {
+func adagradKappaAVX2(rows *[]float64, count, at, n int, x, basis, ridge, df, shrink, kappa *float64, active int, c *AdagradConstants) {
 }
 
-func adagradDescendAVX2(rows *[]float64, count, at, n int, minusEta, inverse *float64, active int, out *float64) {
+func adagradGradientsAVX2(rows *[]float64, count, at, n int, x, basis, ridge, df, shrink, kappa *float64, c *AdagradConstants, out *float64) {
 }
 
-func adagradDescendRoomyAVX2(rows *[]float64, count, at, n int, minusEta, inverse, out *float64) {
-}
+func adagradDescendAVX2(rows *[]float64, count, at, n int, minusEta, inverse, out *float64) {}
 
 func inverseRootsAVX2(s, x *float64, count int, eps float64) (kappa float64) { return 0 }

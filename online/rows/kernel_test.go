@@ -83,7 +83,7 @@ func testKernels(t *testing.T) {
 	}
 }
 
-// slowKappa computes directly from the formula what Gradients adds to kappa.
+// slowKappa computes directly from the formula what AdagradKappa adds to kappa.
 func slowKappa(rows [][]float64, at, n int, x, basis, ridge, df, shrink, kappa []float64, c *AdagradConstants) {
 	for i, row := range rows {
 		for k := range df {
@@ -93,26 +93,29 @@ func slowKappa(rows [][]float64, at, n int, x, basis, ridge, df, shrink, kappa [
 	}
 }
 
-// TestFused checks that Gradients and Descend give the same bits as slowKappa followed by AdagradStep with the
-// resulting rates. The rows are adjacent in memory, and the memory between and around the rows must not change.
-func TestFused(t *testing.T) {
-	testFused(t)
-	withoutAVX2(func() { testFused(t) })
+// TestKappa checks that AdagradKappa gives the same bits as slowKappa, AdagradStep with unusual numbers the same as the
+// slow loop, and Fused the same as both. The rows are adjacent in memory, and the memory between and around the rows must not change.
+func TestKappa(t *testing.T) {
+	testKappa(t)
+	if hasAVX512 {
+		hasAVX512 = false
+		defer func() { hasAVX512 = true }()
+		testKappa(t)
+	}
+	withoutAVX2(func() { testKappa(t) })
 }
 
-func testFused(t *testing.T) {
+func testKappa(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	random := func(n int) []float64 {
-		x := must.List(n+4*r.IntN(2), func(int) float64 { return r.NormFloat64() * math.Exp(3*r.NormFloat64()) })
-		return x[:n]
+		return must.List(n, func(int) float64 { return r.NormFloat64() * math.Exp(3*r.NormFloat64()) })
 	}
 	var u Fused
-	for _, n := range []int{2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 20, 30} {
+	for _, n := range []int{4, 2, 3, 5, 6, 7, 8, 9, 12, 15, 20, 30} {
 		for active := max(1, n-8); active <= n; active++ {
-			for _, cuts := range [][]int{{0}, {1}, {3}, {5, 1}, {0, 2, 0, 9}} {
+			for _, count := range []int{0, 1, 2, 9} {
 				const at = 3
-				count := must.Sum(cuts)
-				width := at + 3*n + r.IntN(5)
+				width := at + 3*n + r.IntN(9)
 				memory := random(count * width)
 				for i := range memory {
 					if part := i%width - at; part >= n && part < 2*n || part >= 3*n {
@@ -127,29 +130,24 @@ func testFused(t *testing.T) {
 					rows[i], want[i] = memory[i*width:][:width:width], slow[i*width:][:width:width]
 				}
 				x, basis, ridge := random(count), random(count), random(count)
-				kappa := random(n)
-				wantKappa := slices.Clone(kappa)
+				df, shrink, rates, kappa := random(active), random(active), random(2*n), random(n)
+				start, wantKappa := slices.Clone(kappa), slices.Clone(kappa)
 				c := &AdagradConstants{1, eps}
-				u.Begin(count, active)
-				var factors [][2][]float64
-				from := 0
-				for _, size := range cuts {
-					to := from + size
-					df, shrink := random(n), random(n)
-					factors = append(factors, [2][]float64{df, shrink})
-					u.Gradients(from, rows[from:to], at, n, x[from:to], basis[from:to], ridge[from:to], df, shrink, kappa, c)
-					slowKappa(want[from:to], at, n, x[from:to], basis[from:to], ridge[from:to], df[:active], shrink, wantKappa, c)
-					from = to
-				}
-				where := fmt.Sprintf("%d of %d outputs, rows %v", active, n, cuts)
+				AdagradKappa(rows, at, n, x, basis, ridge, df, shrink, kappa, c)
+				slowKappa(want, at, n, x, basis, ridge, df, shrink, wantKappa, c)
+				where := fmt.Sprintf("%d of %d outputs, %d rows", active, n, count)
 				must.True(t, sameBits(kappa, wantKappa), "%s: kappa %v, want %v", where, kappa, wantKappa)
-				rates := random(2 * n)
-				from = 0
-				for i, size := range cuts {
-					to := from + size
-					adagradStepGo(want[from:to], at, n, x[from:to], basis[from:to], ridge[from:to], factors[i][0][:active], factors[i][1], rates, c)
-					u.Descend(from, rows[from:to], at, n, rates)
-					from = to
+				must.True(t, sameBits(memory, slow), "%s: the rows have changed", where)
+				adagradStepGo(want, at, n, x, basis, ridge, df, shrink, rates, c)
+				if cut := r.IntN(count + 1); Fuses(active, at, n, width) {
+					fusedKappa := slices.Clone(start)
+					u.Begin(count)
+					u.Gradients(0, rows[:cut], at, n, x[:cut], basis[:cut], ridge[:cut], df, shrink, fusedKappa, c)
+					u.Gradients(cut, rows[cut:], at, n, x[cut:], basis[cut:], ridge[cut:], df, shrink, fusedKappa, c)
+					must.True(t, sameBits(fusedKappa, wantKappa), "%s: kappa fused %v, want %v", where, fusedKappa, wantKappa)
+					u.Descend(rows, at, n, rates)
+				} else {
+					AdagradStep(rows, at, n, x, basis, ridge, df, shrink, rates, c)
 				}
 				must.True(t, sameBits(memory, slow), "%s: the step leaves\n%v, want\n%v", where, memory, slow)
 			}
@@ -193,14 +191,15 @@ func TestInverseRoot(t *testing.T) {
 	}
 }
 
-// BenchmarkFused makes steps of two sizes: 12 rows at three noise levels, as for JSON events, and many rows and
+// BenchmarkProximal makes steps of two sizes: 12 rows at three noise levels, as for JSON events, and many rows and
 // outputs, as for dense images.
-func BenchmarkFused(b *testing.B) {
-	for _, d := range []struct{ count, n int }{{12, 3}, {130, 3}, {12, 8}, {784, 20}} {
-		memory := make([]float64, d.count*(5+3*d.n))
+func BenchmarkProximal(b *testing.B) {
+	for _, d := range []struct{ count, n int }{{12, 3}, {130, 3}, {12, 8}, {784, 20}, {784, 30}, {128, 18}} {
+		width := (5 + 3*d.n + 7) / 8 * 8 // as in a Table
+		memory := make([]float64, d.count*width)
 		rows := make([][]float64, d.count)
 		for i := range rows {
-			rows[i] = memory[i*(5+3*d.n):][:5+3*d.n]
+			rows[i] = memory[i*width:][:width]
 		}
 		x, df, rates := slices.Repeat([]float64{0.5}, d.count), slices.Repeat([]float64{0.1}, d.n), slices.Repeat([]float64{-0.1}, 2*d.n)
 		kappa := make([]float64, d.n)
@@ -208,10 +207,14 @@ func BenchmarkFused(b *testing.B) {
 		var u Fused
 		b.Run(fmt.Sprintf("rows=%d/n=%d", d.count, d.n), func(b *testing.B) {
 			for b.Loop() {
-				clear(kappa)
-				u.Begin(d.count, d.n)
-				u.Gradients(0, rows, 5, d.n, x, x, x, df, df, kappa, c)
-				u.Descend(0, rows, 5, d.n, rates)
+				if clear(kappa); Fuses(d.n, 5, d.n, len(rows[0])) {
+					u.Begin(d.count)
+					u.Gradients(0, rows, 5, d.n, x, x, x, df, df, kappa, c)
+					u.Descend(rows, 5, d.n, rates)
+					continue
+				}
+				AdagradKappa(rows, 5, d.n, x, x, x, df, df, kappa, c)
+				AdagradStep(rows, 5, d.n, x, x, x, df, df, rates, c)
 			}
 		})
 	}

@@ -21,10 +21,10 @@ func rows(a *assembly) {
 	}
 	k.sum()
 	k.sumAverages()
-	k.step()
+	k.adagrad("adagradStepAVX2", "rates", k.stepPart)
+	k.adagrad("adagradKappaAVX2", "kappa", k.kappaPart)
 	k.gradients()
 	k.descend()
-	k.descendRoomy()
 	k.inverseRoots()
 	k.sum1()
 	k.gradients1()
@@ -55,17 +55,6 @@ func (k kernel) masked(left reg.GPVirtual) vector {
 	})
 	v.mask = mask
 	return v
-}
-
-// lastPart returns the mask of the last part of the outputs, one to four.
-func (k kernel) lastPart(active reg.Register) reg.VecVirtual {
-	mask, table, left := k.YMM(), k.GP64(), k.GP64()
-	k.LEAQ(k.tail, table)
-	k.LEAQ(Mem{Base: active, Disp: -1}, left)
-	k.ANDQ(Imm(3), left)
-	k.NEGQ(left)
-	k.VMOVUPD(Mem{Base: table, Index: left, Scale: 8, Disp: 24}, mask)
-	return mask
 }
 
 // each emits a loop over rows, of which a slice is 24 bytes. body takes the row's first weight in use.
@@ -184,172 +173,128 @@ func gradient(v vector, df Op, shrink Mem, x, basis, ridge, w reg.VecVirtual) re
 	return v.fma(g, v.horner(v.load(shrink), v.of(basis), v.of(ridge)), w)
 }
 
-// step is the whole step of a row's outputs: of eight at a time (AVX-512), four, two and one. It uses no masks, for a
-// load that reaches over a store under way, even where it is masked, waits for it.
-func (k kernel) step() {
-	k.function("adagradStepAVX2", "(rows *[]float64, count, at, n int, x, basis, ridge, df, shrink, rates *float64, active int, c *float64)")
+// adagradPart has what a part of a row's outputs needs. to is the list that a function names last.
+type adagradPart struct {
+	row, n, df, shrink, to         reg.GPVirtual
+	start, x, basis, ridge, square reg.VecVirtual
+	newton
+}
+
+// adagrad emits a function that computes the gradients of a row's outputs: of eight at a time (AVX-512), four, two and
+// one. It uses no masks, for a load that reaches over a store under way, even where it is masked, waits for it.
+func (k kernel) adagrad(name, to string, part func(v vector, p *adagradPart)) {
+	k.function(name, "(rows *[]float64, count, at, n int, x, basis, ridge, df, shrink, "+to+" *float64, active int, c *float64)")
 	rows, count := k.load("rows"), k.load("count")
 	offset, n := k.offsets()
 	xs, bases, ridges := k.load("x"), k.load("basis"), k.load("ridge")
 	wide := NewDataAddr(Symbol{Name: "·hasAVX512"}, 0)
-	row, df, shrink, rates, left := k.GP64(), k.GP64(), k.GP64(), k.GP64(), k.load("c")
-	start, x, basis, ridge, c := k.ZMM(), k.ZMM(), k.ZMM(), k.ZMM(), newton{k.ZMM(), k.ZMM(), k.ZMM(), k.ZMM()}
+	left := k.load("c")
+	p := &adagradPart{k.GP64(), n, k.GP64(), k.GP64(), k.GP64(), k.ZMM(), k.ZMM(), k.ZMM(), k.ZMM(), k.ZMM(), newton{k.ZMM(), k.ZMM(), k.ZMM(), k.ZMM()}}
 	constants := func(v vector) {
-		k.VBROADCASTSD(at(left, 0), v.of(start))
-		k.VBROADCASTSD(at(left, 8), v.of(c.eps))
-		k.VBROADCASTSD(k.half, v.of(c.half))
-		k.VBROADCASTSD(k.guess, v.of(c.guess))
+		k.VBROADCASTSD(at(left, 0), v.of(p.start))
+		k.VBROADCASTSD(at(left, 8), v.of(p.eps))
+		k.VBROADCASTSD(k.half, v.of(p.half))
+		k.VBROADCASTSD(k.guess, v.of(p.guess))
 	}
 	feature := func(v vector) {
-		k.VBROADCASTSD(at(xs, 0), v.of(x))
-		k.VBROADCASTSD(at(bases, 0), v.of(basis))
-		k.VBROADCASTSD(at(ridges, 0), v.of(ridge))
+		k.VBROADCASTSD(at(xs, 0), v.of(p.x))
+		k.VBROADCASTSD(at(bases, 0), v.of(p.basis))
+		k.VBROADCASTSD(at(ridges, 0), v.of(p.ridge))
+		if to == "kappa" {
+			k.VMULPD(v.of(p.x), v.of(p.x), v.of(p.square))
+		}
 	}
-	part := func(v vector) {
-		w, m, u := v.load(at(row, 0)), v.load(at(row, 0).Idx(n, 1)), v.load(at(row, 0).Idx(n, 2))
-		g := gradient(v, at(df, 0), at(shrink, 0), x, basis, ridge, w)
-		v.store(v.fma(m, g, g), at(row, 0).Idx(n, 1))
-		root := c.root(v, v.add(v.of(start), m))
-		delta := v.mul(v.mul(g, at(rates, 0)), root)
-		v.store(v.add(w, delta), at(row, 0))
-		v.store(v.fnma(u, delta, at(rates, 0).Idx(n, 1)), at(row, 0).Idx(n, 2))
-		k.advance(v.bytes, row, df, shrink, rates)
+	next := func(v vector) {
+		part(v, p)
+		k.advance(v.bytes, p.row, p.df, p.shrink, p.to)
 	}
 	constants(k.vector(32))
-	k.VXORPD(c.zero.AsY(), c.zero.AsY(), c.zero.AsY())
+	k.VXORPD(p.zero.AsY(), p.zero.AsY(), p.zero.AsY())
 	k.CMPB(wide, Imm(0))
 	k.skip(k.JEQ, func() { constants(k.vector(64)) })
-	k.down(rows, count, offset, row, func() {
+	k.down(rows, count, offset, p.row, func() {
 		feature(k.vector(32))
-		k.reload("df", df)
-		k.reload("shrink", shrink)
-		k.reload("rates", rates)
+		k.reload("df", p.df)
+		k.reload("shrink", p.shrink)
+		k.reload(to, p.to)
 		k.reload("active", left)
 		k.CMPB(wide, Imm(0))
 		k.skip(k.JEQ, func() {
 			// The next row is asked for meanwhile. After the last one it is the same again.
-			next := k.clear()
+			ahead := k.clear()
 			k.CMPQ(count, Imm(1))
-			k.SETNE(next.As8())
-			k.LEAQ(Mem{Base: next, Index: next, Scale: 2}, next)
-			k.MOVQ(Mem{Base: rows, Index: next, Scale: 8}, next)
-			k.ADDQ(offset, next)
+			k.SETNE(ahead.As8())
+			k.LEAQ(Mem{Base: ahead, Index: ahead, Scale: 2}, ahead)
+			k.MOVQ(Mem{Base: rows, Index: ahead, Scale: 8}, ahead)
+			k.ADDQ(offset, ahead)
 			feature(k.vector(64))
 			k.parts(left, 8, func() {
-				for _, m := range []Mem{at(next, 0), at(next, 0).Idx(n, 1), at(next, 0).Idx(n, 2)} {
+				for _, m := range []Mem{at(ahead, 0), at(ahead, 0).Idx(n, 1), at(ahead, 0).Idx(n, 2)} {
 					k.PREFETCHT0(m)
 				}
-				k.advance(64, next)
-				part(k.vector(64))
+				k.advance(64, ahead)
+				next(k.vector(64))
 			})
 		})
-		k.parts(left, 4, func() { part(k.vector(32)) })
+		k.parts(left, 4, func() { next(k.vector(32)) })
 		for _, outputs := range []int{2, 1} {
 			k.TESTQ(U32(uint32(outputs)), left)
-			k.skip(k.JEQ, func() { part(k.vector(8 * outputs)) })
+			k.skip(k.JEQ, func() { next(k.vector(8 * outputs)) })
 		}
 		k.advance(8, xs, bases, ridges)
 	})
 	k.end()
 }
 
-// gradients sets out to four g and four roots of every four outputs of a row. df, shrink and kappa have room for a
-// multiple of four outputs. Of a row nothing is read behind the outputs in use, and nothing is written.
+// stepPart makes a step.
+func (k kernel) stepPart(v vector, p *adagradPart) {
+	w, m, u := v.load(at(p.row, 0)), v.load(at(p.row, 0).Idx(p.n, 1)), v.load(at(p.row, 0).Idx(p.n, 2))
+	g := gradient(v, at(p.df, 0), at(p.shrink, 0), p.x, p.basis, p.ridge, w)
+	v.store(v.fma(m, g, g), at(p.row, 0).Idx(p.n, 1))
+	delta := v.mul(v.mul(g, at(p.to, 0)), p.root(v, v.add(v.of(p.start), m)))
+	v.store(v.add(w, delta), at(p.row, 0))
+	v.store(v.fnma(u, delta, at(p.to, 0).Idx(p.n, 1)), at(p.row, 0).Idx(p.n, 2))
+}
+
+// kappaPart adds to kappa.
+func (k kernel) kappaPart(v vector, p *adagradPart) {
+	w, m := v.load(at(p.row, 0)), v.load(at(p.row, 0).Idx(p.n, 1))
+	g := gradient(v, at(p.df, 0), at(p.shrink, 0), p.x, p.basis, p.ridge, w)
+	root := p.root(v, v.add(v.of(p.start), v.fma(m, g, g)))
+	v.store(v.fma(v.load(at(p.to, 0)), v.of(p.square), root), at(p.to, 0))
+}
+
+// gradients sets out to the g and the root of the n outputs of each row, at most four, each padded to four. df, shrink and
+// kappa have room for four outputs. Of a row nothing is read behind the outputs, and nothing is written.
 func (k kernel) gradients() {
-	k.function("adagradGradientsAVX2", "(rows *[]float64, count, at, n int, x, basis, ridge, df, shrink, kappa *float64, active int, c, out *float64)")
+	k.function("adagradGradientsAVX2", "(rows *[]float64, count, at, n int, x, basis, ridge, df, shrink, kappa *float64, c, out *float64)")
 	v, rows, count := k.vector(32), k.load("rows"), k.load("count")
+	left := k.load("n")
+	masked := k.masked(left)
 	offset, n := k.offsets()
-	xs, bases, ridges, left := k.load("x"), k.load("basis"), k.load("ridge"), k.load("c")
-	start, c := v.spread(at(left, 0)), newton{v.spread(at(left, 8)), v.spread(k.half), v.spread(k.guess), v.zero()}
-	k.reload("active", left)
-	last := v
-	last.mask = k.lastPart(left)
-	out, row, df, shrink, kappas := k.load("out"), k.GP64(), k.GP64(), k.GP64(), k.GP64()
+	xs, bases, ridges, constants := k.load("x"), k.load("basis"), k.load("ridge"), k.load("c")
+	start, c := v.spread(at(constants, 0)), newton{v.spread(at(constants, 8)), v.spread(k.half), v.spread(k.guess), v.zero()}
+	out, df, shrink, kappas, row := k.load("out"), k.load("df"), k.load("shrink"), k.load("kappa"), k.GP64()
+	kappa := v.load(at(kappas, 0))
 	k.down(rows, count, offset, row, func() {
 		x, basis, ridge := v.spread(at(xs, 0)), v.spread(at(bases, 0)), v.spread(at(ridges, 0))
-		square := v.mul(x, x)
-		k.reload("df", df)
-		k.reload("shrink", shrink)
-		k.reload("kappa", kappas)
-		k.reload("active", left)
-		part := func(of vector) {
-			w, m := of.load(at(row, 0)), of.load(at(row, 0).Idx(n, 1))
-			g := gradient(v, at(df, 0), at(shrink, 0), x, basis, ridge, w)
-			v.store(g, at(out, 0))
-			root := c.root(v, v.add(start, v.fma(m, g, g)))
-			v.store(root, at(out, 32))
-			v.store(v.fma(v.load(at(kappas, 0)), square, root), at(kappas, 0))
-			k.advance(64, out)
-		}
-		k.SUBQ(Imm(4), left)
-		k.skip(k.JLE, func() {
-			k.repeat(k.JGT, func() {
-				part(v)
-				k.advance(32, row, df, shrink, kappas)
-				k.SUBQ(Imm(4), left)
-			})
-		})
-		part(last)
+		w, m := masked.load(at(row, 0)), masked.load(at(row, 0).Idx(n, 1))
+		g := gradient(v, at(df, 0), at(shrink, 0), x, basis, ridge, w)
+		v.store(g, at(out, 0))
+		root := c.root(v, v.add(start, v.fma(m, g, g)))
+		v.store(root, at(out, 32))
+		v.fma(kappa, v.mul(x, x), root)
+		k.advance(64, out)
 		k.advance(8, xs, bases, ridges)
 	})
+	v.store(kappa, at(kappas, 0))
 	k.end()
 }
 
-// descend makes the steps of gradients. minusEta and inverse have room for a multiple of four outputs. A store that is
-// masked would be slow, and one of all four would reach over what follows: of less than four outputs two are stored, one,
-// or both.
+// descend makes the steps of gradients, in rows in which four values of the last part can be stored. minusEta and inverse
+// have room for four outputs. What follows a part gets what it holds: its g is 0, and the parts are stored in their order.
 func (k kernel) descend() {
-	k.function("adagradDescendAVX2", "(rows *[]float64, count, at, n int, minusEta, inverse *float64, active int, out *float64)")
-	v, rows, count := k.vector(32), k.load("rows"), k.load("count")
-	offset, n := k.offsets()
-	minusEta, inverse, active, out := k.load("minusEta"), k.load("inverse"), k.load("active"), k.load("out")
-	masked := v
-	masked.mask = k.lastPart(active)
-	row, i, left := k.GP64(), k.GP64(), k.GP64()
-	part := func(v vector, store func(w, m, u reg.VecVirtual)) {
-		w, m, u, g := v.load(at(row, 0)), v.load(at(row, 0).Idx(n, 1)), v.load(at(row, 0).Idx(n, 2)), k.vector(32).load(at(out, 0))
-		v.fma(m, g, g)
-		delta := v.mul(v.mul(g, at(minusEta, 0).Idx(i, 1)), at(out, 32))
-		store(v.add(w, delta), m, v.fnma(u, delta, at(inverse, 0).Idx(i, 1)))
-		k.advance(64, out)
-	}
-	stores := func(v vector) func(w, m, u reg.VecVirtual) {
-		return func(w, m, u reg.VecVirtual) {
-			v.store(v.of(w), at(row, 0))
-			v.store(v.of(m), at(row, 0).Idx(n, 1))
-			v.store(v.of(u), at(row, 0).Idx(n, 2))
-			k.advance(v.bytes, row)
-		}
-	}
-	k.down(rows, count, offset, row, func() {
-		k.XORL(i.As32(), i.As32())
-		k.MOVQ(active, left)
-		k.parts(left, 4, func() {
-			part(v, stores(v))
-			k.advance(32, i)
-		})
-		k.TESTQ(left, left)
-		k.skip(k.JEQ, func() {
-			part(masked, func(w, m, u reg.VecVirtual) {
-				k.TESTQ(U32(2), left)
-				k.skip(k.JEQ, func() {
-					stores(k.vector(16))(w, m, u)
-					for _, x := range []reg.VecVirtual{w, m, u} {
-						k.VEXTRACTF128(Imm(1), x, x.AsX())
-					}
-				})
-				k.TESTQ(U32(1), left)
-				k.skip(k.JEQ, func() { stores(k.vector(8))(w, m, u) })
-			})
-		})
-	})
-	k.end()
-}
-
-// descendRoomy is descend for at most four outputs, in rows in which all four of the last part can be stored. What
-// follows a part gets what it holds: its g is 0, and the parts are stored in their order.
-func (k kernel) descendRoomy() {
-	k.function("adagradDescendRoomyAVX2", "(rows *[]float64, count, at, n int, minusEta, inverse, out *float64)")
+	k.function("adagradDescendAVX2", "(rows *[]float64, count, at, n int, minusEta, inverse, out *float64)")
 	v, rows, count := k.vector(32), k.load("rows"), k.load("count")
 	offset, n := k.offsets()
 	minusEta, inverse, out, row := v.load(at(k.load("minusEta"), 0)), v.load(at(k.load("inverse"), 0)), k.load("out"), k.GP64()
