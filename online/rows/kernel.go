@@ -169,8 +169,13 @@ func (u *Fused) Begin(count int) {
 
 // read copies n numbers to a list of factors, and returns the first one's address. Other numbers become 0.
 func (u *Fused) read(i int, x []float64, n int) *float64 {
-	clear(u.factors[i][copy(u.factors[i][:], x[:n]):])
-	return &u.factors[i][0]
+	to, x := &u.factors[i], x[:n]
+	for k := range to { // four numbers, for which calling copy is too expensive
+		if to[k] = 0; k < len(x) {
+			to[k] = x[k]
+		}
+	}
+	return &to[0]
 }
 
 // Gradients computes the gradients of rows, the first of which is row from of the step.
@@ -178,7 +183,9 @@ func (u *Fused) Gradients(from int, rows [][]float64, at, n int, x, basis, ridge
 	if len(rows) > 0 {
 		_, _, _, out := x[:len(rows)], basis[:len(rows)], ridge[:len(rows)], u.out[2*fused*from:][:2*fused*len(rows)]
 		adagradGradientsAVX2(&rows[0], len(rows), at, n, &x[0], &basis[0], &ridge[0], u.read(0, df, n), u.read(1, shrink, n), u.read(2, kappa, n), c, &out[0])
-		copy(kappa, u.factors[2][:n])
+		for k := range kappa {
+			kappa[k] = u.factors[2][k&3]
+		}
 	}
 }
 
