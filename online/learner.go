@@ -452,14 +452,15 @@ func (l *Learner) solve(weight float64) {
 // with the old scales, which readers of the model use. If a scale has changed, rescale scores the event again with the
 // new scales.
 func (l *Learner) rescale() {
-	r := &l.room
-	if r.in.Rescales {
-		l.encoder.Rescale(&r.in)
-	}
-	l.move(r.in.Moves)
-	if others := l.predictor.experts.UpdateColumns(&r.in, l.encoder); r.in.Rescales {
-		l.predictor.score(&r.in, l.predictor.learns(l.events), &r.scored)
-	} else if others {
+	r, others := &l.room, false
+	l.levels.SumAgain(&r.scored.seen, r.scored.levels, func() {
+		if r.in.Rescales {
+			l.encoder.Rescale(&r.in)
+		}
+		l.move(r.in.Moves)
+		others = l.predictor.experts.UpdateColumns(&r.in, l.encoder)
+	})
+	if others || r.in.Rescales {
 		l.predictor.correct(&r.in, l.predictor.learns(l.events), &r.scored)
 	}
 }

@@ -25,13 +25,14 @@ func (x *Experts) UpdateColumns(in *encode.Input, n *encode.Encoder) (others boo
 		return false
 	}
 	look := x.look || x.splines.splines != n.Scaling.Scaler.Splines
-	for _, m := range in.Moves {
+	for i := range in.Moves {
+		m := &in.Moves[i]
 		switch {
 		case !m.Numeric:
 		case m.Was.Scale == 0:
 			look = true
 		case m.Renews || m.Ratio != 1 || m.Shift != 0:
-			x.change(func(e Expert) { e.Move(&m) })
+			x.change(func(e Expert) { e.Move(m) })
 		}
 	}
 	return look && x.lookFor(in, n)

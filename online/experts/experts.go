@@ -37,6 +37,10 @@ type Input struct {
 	Source []int   // index of each feature in the event
 	Groups Groups  // features that are dropped together, for noise of groups
 	One    float64 // value of the constant feature
+
+	// What the noise levels keep between Sum and Learn: the factor of each feature's noise variance, and by pair of
+	// features, noise level and output what the pair adds to the score.
+	Basis, Pairs []float64
 }
 
 // Groups holds the groups of an event's features. Noise removes each group as a whole.

@@ -16,6 +16,8 @@ import (
 	"blankout/online/rows"
 	"blankout/online/schedule"
 	"blankout/online/silent"
+
+	"gonum.org/v1/gonum/floats"
 )
 
 // Settings are the settings of an Expert.
@@ -219,15 +221,52 @@ func (e *Expert) Base(int) float64 { return -1 }
 func (e *Expert) Sums() int { return 3 * e.layout.N }
 
 func (e *Expert) Sum(in *experts.Input, sums []float64) {
-	n := e.layout.N
 	clear(sums)
-	basis := e.basis(in)
-	rows.Sum(in.Rows, rows.FirstPart, n, in.Values, basis, sums[:n:n], sums[n:2*n:2*n], sums[2*n:])
+	e.basis(in)
+	e.add(in, 0, len(in.Rows), sums)
 	if in.Event != nil && e.step.groups == nil {
-		for _, p := range in.Event.Pairs {
-			for j, sum := range e.sumPair(in.Event, p) {
-				sums[2*n+j] += sum * sum
-			}
+		n := e.layout.N * len(in.Event.Pairs)
+		in.Pairs = slices.Grow(in.Pairs[:0], n)[:n]
+		for i := range in.Event.Pairs {
+			e.sumPair(in, i, sums[2*e.layout.N:])
+		}
+	}
+}
+
+// add adds a range of features to sums.
+func (e *Expert) add(in *experts.Input, from, to int, sums []float64) {
+	n := e.layout.N
+	rows.Sum(in.Rows[from:to], rows.FirstPart, n, in.Values[from:to], in.Basis[from:to], sums[:n:n], sums[n:2*n:2*n], sums[2*n:])
+}
+
+// SumAgain updates the sums of an event while change carries out its Moves. If few Moves rescale, only the parts of their
+// features are computed again.
+func (e *Expert) SumAgain(in *experts.Input, sums []float64, change func()) {
+	if !in.Event.Rescales || 4*len(in.Event.Moves) > in.Event.Features() {
+		if change(); in.Event.Rescales {
+			e.Sum(in, sums)
+		}
+		return
+	}
+	floats.Scale(-1, sums)
+	e.addMoved(in, sums)
+	floats.Scale(-1, sums)
+	change()
+	e.basis(in)
+	e.addMoved(in, sums)
+}
+
+// addMoved adds the parts of the features that move and of the intercepts to sums.
+func (e *Expert) addMoved(in *experts.Input, sums []float64) {
+	at := in.Event.Features()
+	for next := 0; ; next++ {
+		e.add(in, at, at+1, sums)
+		if next == len(in.Event.Moves) {
+			return
+		}
+		at = in.Event.Moves[next].At
+		if pair, ok := slices.BinarySearchFunc(in.Event.Pairs, at, func(p [2]int32, at int) int { return int(p[0]) - at }); ok && e.step.groups == nil {
+			e.sumPair(in, pair, sums[2*e.layout.N:])
 		}
 	}
 }

@@ -51,11 +51,14 @@ func (c *Settings) Grouped() bool { return slices.ContainsFunc(c.Noises, loss.Is
 // the intercepts. Constant noise also acts on features that are absent from an event. To make up for this, the
 // noise of a present feature is multiplied by the number of all events and divided by the number of events that had the
 // feature. Features in pairs have the factor 0, because the noise of a pair depends on the sum of its parts, see sumPair.
-// In an Input without an Event, all factors are 0. The result is valid until the next call.
+// In an Input without an Event, all factors are 0. The result is in.Basis.
 func (e *Expert) basis(in *experts.Input) []float64 {
-	s, x := &e.step, in.Values
-	s.basis = slices.Grow(s.basis[:0], len(x))[:len(x)]
-	to := s.basis
+	x := in.Values
+	if cap(in.Basis) < len(x) {
+		in.Basis = make([]float64, 2*len(x))
+	}
+	in.Basis = in.Basis[:len(x)]
+	to := in.Basis
 	switch {
 	case in.Event == nil:
 		clear(to)
@@ -73,7 +76,7 @@ func (e *Expert) basis(in *experts.Input) []float64 {
 			to[i] = float64(in.Event.Number) / max(row[model.StatCount], 1)
 		}
 	}
-	if to[in.Event.Features()] = 0; s.groups == nil {
+	if to[in.Event.Features()] = 0; e.step.groups == nil {
 		for _, p := range in.Event.Pairs {
 			to[p[0]], to[p[1]] = 0, 0
 		}
@@ -107,11 +110,10 @@ func (e *Expert) GroupParts(in *experts.Input, mixture []float64, pairs float64,
 // group, they are dropped with that group.
 func (e *Expert) sumGroups(x *experts.Input, of [][]float64) {
 	s, in, n := &e.step, x.Event, x.Event.Features()
-	basis := e.basis(x)
 	s.together.Reset(n)
 	s.together.Rows = append(s.together.Rows, of[:n]...)
 	copy(s.together.X, in.X)
-	copy(s.together.Basis, basis)
+	copy(s.together.Basis, x.Basis)
 	s.groups.ArrangeColumns(&s.together, in.Fields, in.Columns[:n], in.Splines)
 	s.together.AddIntercepts(of[n], 0)
 	s.together.X[n] = in.X[n]
@@ -119,8 +121,8 @@ func (e *Expert) sumGroups(x *experts.Input, of [][]float64) {
 	s.groups.Sum(&s.together, rows.FirstPart, e.layout.N, s.summed[:e.layout.N], s.summed[e.layout.N:])
 }
 
-// variances computes the variances of the iterates' scores under the noise, in e.step.Variance, and the basis of the event
-// or its groups. of has the event's rows.
+// variances computes the variances of the iterates' scores under the noise, in e.step.Variance. sums is the result of Sum,
+// and of has the event's rows.
 func (e *Expert) variances(in *experts.Input, of [][]float64, sums []float64) {
 	out := e.step.Variance
 	if e.step.groups != nil {
@@ -128,7 +130,6 @@ func (e *Expert) variances(in *experts.Input, of [][]float64, sums []float64) {
 		copy(out, e.step.groups.Variance)
 		return
 	}
-	e.basis(in)
 	switch k := e.Outputs; {
 	case e.Clean:
 	case e.kind == constant:
@@ -148,7 +149,7 @@ func (e *Expert) variances(in *experts.Input, of [][]float64, sums []float64) {
 
 // averageVariances returns the variances of the averages' scores. If the noise is constant, it returns the variances of
 // the iterates' scores, which are nearly equal.
-func (e *Expert) averageVariances(in *encode.Input) []float64 {
+func (e *Expert) averageVariances(in *experts.Input) []float64 {
 	s := &e.step
 	if e.Clean || e.kind == constant {
 		return s.Variance
@@ -160,10 +161,10 @@ func (e *Expert) averageVariances(in *encode.Input) []float64 {
 		s.groups.Averages(&s.together, rows.FirstPart, e.layout.N, s.coefficient, s.average)
 		return s.average
 	}
-	n := in.Features()
+	n := in.Event.Features()
 	clear(s.average)
-	rows.SumAverages(in.Rows[:n], rows.FirstPart, e.layout.N, s.basis[:n], s.coefficient, s.average)
-	e.comparePairs(in, s.average)
+	rows.SumAverages(in.Rows[:n], rows.FirstPart, e.layout.N, in.Basis[:n], s.coefficient, s.average)
+	e.comparePairs(in.Event, s.average)
 	for j := range s.average {
 		s.average[j] *= e.levels[j/e.Outputs].strength
 	}
@@ -213,15 +214,18 @@ func (e *Expert) ratesState(c *coder.Coder) {
 	}
 }
 
-// sumPair returns a pair's part of the score, by noise level and output. The result is valid until the next call.
-func (e *Expert) sumPair(in *encode.Input, p [2]int32) []float64 {
-	a, b, sums := e.layout.Weights(in.Rows[p[0]]), e.layout.Weights(in.Rows[p[1]]), e.step.pair
-	x, z := in.X[p[0]], in.X[p[1]]
-	b, sums = b[:len(a)], sums[:len(a)]
+// sumPair computes a pair's part of the score, in in.Pairs, and adds its square to square.
+func (e *Expert) sumPair(in *experts.Input, pair int, square []float64) {
+	n, p := e.layout.N, in.Event.Pairs[pair]
+	a, b := e.layout.Weights(in.Rows[p[0]]), e.layout.Weights(in.Rows[p[1]])
+	x, z := in.Values[p[0]], in.Values[p[1]]
+	sums, square := in.Pairs[pair*n:][:len(a)], square[:len(a)]
+	b = b[:len(a)]
 	for j, w := range a {
-		sums[j] = x*w + z*b[j]
+		sum := x*w + z*b[j]
+		sums[j] = sum
+		square[j] += sum * sum
 	}
-	return sums
 }
 
 // comparePairs adds the squares of the pairs' parts of the averages' scores to square.
@@ -239,17 +243,17 @@ func (e *Expert) comparePairs(in *encode.Input, square []float64) {
 // segmentPairs divides the rows of the step into pairs and the rows between them. The gradient of a pair has a separate
 // factor. It is the derivative with respect to the score plus the derivative with respect to the variance, which both
 // features share.
-func (e *Expert) segmentPairs(in *encode.Input) {
-	s, n := &e.step, e.layout.N
+func (e *Expert) segmentPairs(x *experts.Input) {
+	s, in, n := &e.step, x.Event, e.layout.N
 	padded := (n + 3) &^ 3 // see rows.NewStep
 	factors := s.Factors((len(in.Pairs) + 1) * padded)
 	none := factors[len(in.Pairs)*padded:][:padded]
 	clear(none)
 	df, shrink := s.DF[:n], s.Shrink[:n]
-	for i, p := range in.Pairs {
+	for i := range in.Pairs {
 		to := factors[i*padded:][:padded]
 		clear(to[n:])
-		for j, sum := range e.sumPair(in, p) {
+		for j, sum := range x.Pairs[i*n:][:n] {
 			to[j] = df[j] + shrink[j]*sum
 		}
 	}

@@ -160,11 +160,12 @@ func against(t *testing.T, c Settings, paired bool) {
 			row[model.StatCount]++
 		}
 		y, weight := float64(2*r.IntN(2)-1), 0.2+0.8*r.Float64()
-		e.Sum(input(in), sums)
-		e.variances(input(in), in.Rows, sums)
+		seen := input(in)
+		e.Sum(seen, sums)
+		e.variances(seen, in.Rows, sums)
 		for v, s := range all {
 			f, variance, average, averageVariance := s.scores(x)
-			variances, averages, lv := e.step.Variance, e.averageVariances(in), &e.levels[v]
+			variances, averages, lv := e.step.Variance, e.averageVariances(seen), &e.levels[v]
 			for what, d := range map[string]float64{"score": sums[v] - f, "variance": variances[v] - variance, "average's variance": averages[v] - averageVariance, "average": sums[v] + lv.Coefficient*sums[n+v] - average} {
 				must.Require(t, math.Abs(d) <= near*max(1, math.Abs(f), variance), "event %d, level %d: the %s is off by %v; f %v", number, v, what, d, f)
 			}
@@ -172,7 +173,7 @@ func against(t *testing.T, c Settings, paired bool) {
 		if c.Adapts && number == 20 {
 			return // from here on Expert adapts its learning rate
 		}
-		e.Learn(input(in), nil, sums, []float64{y}, 1, weight)
+		e.Learn(seen, nil, sums, []float64{y}, 1, weight)
 		for _, s := range all {
 			for d := range x {
 				if x[d] != 0 {
@@ -184,20 +185,53 @@ func against(t *testing.T, c Settings, paired bool) {
 	}
 }
 
+// TestSumAgain compares the results of SumAgain with those of Sum, for few moved features and for many.
+func TestSumAgain(t *testing.T) {
+	for _, outputs := range []int{1, 7} {
+		for _, moved := range [][]int{{7}, {0, 3, 5, 20}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}} {
+			e, of := newExpert(Settings{Optimizer: rule, Loss: loss.LogisticGaussian{}, Noises: []loss.Noise{loss.NoNoise{}, loss.Dropout{Q: 0.5}}, Outputs: outputs, Rate: 0.1, Start: 1, Intercept: true})
+			r := rand.New(rand.NewPCG(1, uint64(outputs)))
+			random := func(n int) []float64 { return must.List(n, func(int) float64 { return r.NormFloat64() }) }
+			in := &encode.Input{X: append(random(40), 1), Pairs: [][2]int32{{0, 30}, {3, 31}, {4, 32}}, Rescales: true}
+			for range in.X {
+				in.Rows = append(in.Rows, random(of.Table.Width()))
+			}
+			for _, at := range moved {
+				in.Moves = append(in.Moves, encode.Move{At: at})
+			}
+			got, want := input(in), input(in)
+			sums, wantSums := make([]float64, e.Sums()), make([]float64, e.Sums())
+			e.Sum(got, sums)
+			e.SumAgain(got, sums, func() {
+				for _, at := range append(moved, in.Features()) {
+					copy(in.Rows[at], random(of.Table.Width()))
+				}
+				for _, at := range moved {
+					in.X[at] = r.NormFloat64()
+				}
+			})
+			e.Sum(want, wantSums)
+			must.Near(t, sums, wantSums, 1e-11, outputs, "outputs, moved", moved, "sums")
+			must.Near(t, got.Pairs, want.Pairs, 1e-11, outputs, "outputs, moved", moved, "pairs")
+			must.Near(t, got.Basis, want.Basis, 0, outputs, "outputs, moved", moved, "basis")
+		}
+	}
+}
+
 // TestMove checks that a row adds the same to the score after it is converted to its column's new scale.
 func TestMove(t *testing.T) {
 	c := Settings{Optimizer: rule, Loss: loss.LogisticGaussian{}, Noises: []loss.Noise{loss.NoNoise{}, loss.Dropout{Q: 0.3}, loss.Dropout{Q: 0.7}}, Outputs: 1, Rate: 0.3, Start: 1, Average: 0.15, Adapts: true, Intercept: true}
 	e, of := newExpert(c)
 	in := &encode.Input{Columns: []uint32{4, 7}, X: []float64{0.5, -0.25, 1}, Event: &event.Example{}}
 	in.Rows = append(of.Table.TouchAll(in.Columns, nil), of.Intercepts)
-	sums := make([]float64, e.Sums())
+	sums, seen := make([]float64, e.Sums()), input(in)
 	iterates := func() []float64 {
-		e.Sum(input(in), sums)
+		e.Sum(seen, sums)
 		return slices.Clone(sums[:3])
 	}
 	for range 30 {
 		iterates()
-		e.Learn(input(in), nil, sums, []float64{1}, 1, 1)
+		e.Learn(seen, nil, sums, []float64{1}, 1, 1)
 	}
 	want, sum := iterates(), in.Rows[0][rows.FirstPart+3]
 	e.Move(&encode.Move{Row: in.Rows[0], Ratio: 2, Shift: 0.1, Keep: 0.5})
@@ -227,16 +261,16 @@ func TestConfidentEventsAreSampled(t *testing.T) {
 		e, of := newExpert(Settings{Optimizer: rule, Loss: c.loss, Noises: []loss.Noise{loss.NoNoise{}, loss.Dropout{Q: 0.3}}, Outputs: 1, Rate: 0.3, Start: 1, Average: 0.15, Adapts: c.adapts, Intercept: true})
 		in := &encode.Input{Columns: []uint32{4}, X: []float64{0.5, 1}, Event: &event.Example{}}
 		in.Rows = append(of.Table.TouchAll(in.Columns, nil), of.Intercepts)
-		sums := make([]float64, e.Sums())
+		sums, seen := make([]float64, e.Sums()), input(in)
 		steps, sum := 0, 0.0
 		for i := range events + 4096 {
-			e.Sum(input(in), sums)
+			e.Sum(seen, sums)
 			sums[0], sums[1] = 5, 5
 			if i == 4096 && c.passed {
 				e.EndPass()
 			}
 			e.step.Importance = 0
-			if e.Learn(input(in), nil, sums, []float64{1}, 1, 0.5); i >= 4096 && e.step.Importance > 0 {
+			if e.Learn(seen, nil, sums, []float64{1}, 1, 0.5); i >= 4096 && e.step.Importance > 0 {
 				steps, sum = steps+1, sum+e.step.Importance
 			}
 			must.True(t, i >= 4095 || e.step.Importance == 0.5, "%s: event %d counts %v", name, i, e.step.Importance)

@@ -26,8 +26,6 @@ type step struct {
 	slopes      []float64 // by noise level: derivative of the iterate's loss with respect to the coefficient of the lags
 	ridge       []float64 // ridge factor by row
 	touched     [][]float64
-	basis       []float64 // result of Expert.basis
-	pair        []float64 // result of Expert.sumPair
 	// If features are dropped together, groups has the groups of the event, together has its rows in their order, and summed
 	// is scratch memory. Otherwise groups is nil.
 	groups   *rows.Groups
@@ -37,7 +35,7 @@ type step struct {
 
 func newStep(strength []float64, outputs int) step {
 	s := step{Step: rows.NewStep(strength, outputs), raised: make([]float64, len(strength)), slopes: make([]float64, len(strength))}
-	for _, p := range []*[]float64{&s.value, &s.average, &s.coefficient, &s.pair} {
+	for _, p := range []*[]float64{&s.value, &s.average, &s.coefficient} {
 		*p = make([]float64, len(s.DF))
 	}
 	return s
@@ -85,7 +83,7 @@ func (e *Expert) learn(x *experts.Input, sums, target []float64, weight float64)
 	e.steps++
 	s.Importance, s.Count, s.InverseDecay = weight, e.steps, e.inverseDecay
 	s.NoOvershoot = weight > 1 || e.steps <= model.FirstReadings && e.Adapts && e.Grouped()
-	e.place(in, in.Rows)
+	e.place(x, in.Rows)
 	e.addSquares(in, -1)
 	e.optimizer.Step(&s.Step)
 	e.addSquares(in, 1)
@@ -183,7 +181,7 @@ func (e *Expert) gradients(sums, target []float64, weight float64) {
 }
 
 // place sets up the step for an event: its rows and segments.
-func (e *Expert) place(in *encode.Input, of [][]float64) {
+func (e *Expert) place(in *experts.Input, of [][]float64) {
 	s := &e.step
 	if s.groups != nil {
 		s.Event = s.together
@@ -191,8 +189,8 @@ func (e *Expert) place(in *encode.Input, of [][]float64) {
 		s.groups.Segment(&s.Step)
 		return
 	}
-	s.Event = rows.Event{Rows: of, Intercepts: true, X: in.X, Basis: s.basis, Ridge: e.ridges(of)}
-	if s.Ungroup(); len(in.Pairs) > 0 {
+	s.Event = rows.Event{Rows: of, Intercepts: true, X: in.Values, Basis: in.Basis, Ridge: e.ridges(of)}
+	if s.Ungroup(); len(in.Event.Pairs) > 0 {
 		e.segmentPairs(in)
 	}
 }
@@ -233,7 +231,7 @@ func (e *Expert) compare(in *experts.Input, sums []float64, every uint64) {
 	s, k, n, components := &e.step, e.Outputs, e.layout.N, in.Earlier
 	var variances []float64
 	if components == nil {
-		variances = e.averageVariances(in.Event)
+		variances = e.averageVariances(in)
 	}
 	for v := range e.levels {
 		lv, gain, at := &e.levels[v], 0.0, v*k
@@ -284,7 +282,7 @@ func (e *Expert) Accumulate(x *experts.Input, sums []float64, weight float64) {
 		}
 	}
 	s.InverseDecay = e.inverseDecay
-	e.place(in, s.touched)
+	e.place(x, s.touched)
 	e.optimizer.Unlabeled(&s.Step)
 }
 
