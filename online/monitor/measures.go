@@ -7,7 +7,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/loss"
 	"blankout/internal/model"
-	"blankout/online/calibration"
+	"blankout/online/conformal"
 	"blankout/online/health"
 	"blankout/online/readings"
 )
@@ -67,7 +67,7 @@ func (m *Measures) Report(r *Report) {
 
 // link learns a Link from the predicted scores.
 type link struct {
-	calibration.Link
+	conformal.Link
 	learns bool
 	always bool // the Link takes effect even if it does not reduce the loss
 }
@@ -82,14 +82,14 @@ func newLink(s Settings) link {
 }
 
 // Recalibrate replaces the Link by one of other scores, because predictions change to these.
-func (m *Monitors) Recalibrate(l calibration.Link) {
+func (m *Monitors) Recalibrate(l conformal.Link) {
 	if m.link.learns {
 		m.link.Link = l
 	}
 }
 
 // reset discards the Link, because the outputs have changed.
-func (l *link) reset() { l.Link = calibration.NewLink() }
+func (l *link) reset() { l.Link = conformal.NewLink() }
 
 // inForce returns the Link in effect, or nil if scores are used as log-odds.
 func (l *link) inForce() *model.Link {
