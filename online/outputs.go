@@ -48,7 +48,7 @@ func (l *Learner) newOutputs() *outputs {
 		bytes: rareBytes, most: l.encoder.Schema().MaxClasses, memory: memory.Bound(l.config.MaxMemory), several: l.targets == nil,
 		width: l.set.width, ensemble: &l.predictor.ensemble, encoder: l.encoder,
 		events: func(class int) uint64 {
-			if n := l.monitors.Measures.Classes; class < len(n) {
+			if n := l.monitors.Counts.Classes; class < len(n) {
 				return n[class]
 			}
 			return 0
@@ -309,7 +309,7 @@ func (l *Learner) Refusal(e *event.Example) *event.Refusal {
 	if l.outputs.memory == 0 || e.Refused != nil || e.Weight == 0 {
 		return nil
 	}
-	return l.outputs.refusal(e, l.monitors.Refused.By[event.ReasonMemory].Count == 0)
+	return l.outputs.refusal(e, l.monitors.Counts.Refused.By[event.ReasonMemory].Count == 0)
 }
 
 // refusal is Refusal for a finite memory limit. first reports whether e would be the first event that is rejected for

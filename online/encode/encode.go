@@ -7,7 +7,6 @@ import (
 	"blankout/internal/coder"
 	"blankout/internal/event"
 	"blankout/internal/model"
-	"blankout/online/health"
 	"blankout/online/readings"
 	"blankout/online/scaling"
 	"blankout/online/silent"
@@ -370,13 +369,6 @@ func (n *Encoder) Review() *Review {
 	n.due, n.turns = false, false
 	r.Some = n.Scaling.Reviewed
 	return r
-}
-
-// Met fills to with an event for monitors: as it arrived and as it was encoded.
-func (n *Encoder) Met(came *event.Example, in *Input, to *health.Met) {
-	fields, e := n.schema.Fields, in.Event
-	to.Event, to.Came, to.Number, to.Named, to.Present = e, came, in.Number, n.Fields.Named, n.Fields.PresentIn(came, e, fields)
-	to.Fields, to.Usual = fields[:min(len(fields), len(n.Scaling.Kinds))], n.Fields.Usual(in.Number)
 }
 
 // Read encodes an event without learning from it, and changes no state. It omits features whose column was in no

@@ -13,6 +13,7 @@ import (
 	"blankout/internal/longtest"
 	"blankout/internal/model"
 	"blankout/internal/must"
+	"blankout/online/readings"
 )
 
 // TestHealthFalseAlarms checks that false alarms on a stationary stream with many fields are rarer than one per day of
@@ -70,7 +71,7 @@ func TestHealthFalseAlarms(t *testing.T) {
 			for _, kind := range c.kinds {
 				o := [fieldMeasures]observed{{healthBlock, f.missing, f.missing}, {f.seen, f.sum, f.square}}[kind]
 				m := &f.measures[kind]
-				if m.compare(kind, o, Moment{Event: uint64(b)}) == alarmRaised {
+				if m.compare(kind, o, readings.Moment{Event: uint64(b)}) == alarmRaised {
 					alarms++
 				}
 				for side, sum := range []float64{m.above, m.below} {
@@ -247,7 +248,7 @@ func fill(v reflect.Value, n *int, but map[string]bool) {
 func TestStateHoldsEverything(t *testing.T) {
 	n := 0
 	h := &Fields{}
-	h.events, h.named, h.start = 7, 6, Moment{5, 4}
+	h.events, h.named, h.start = 7, 6, readings.Moment{Event: 5, Time: 4}
 	h.fields, h.watched = make([]fieldHealth, 5), model.NewFieldSet(5)
 	for i := range h.fields {
 		f := &h.fields[i]
@@ -262,7 +263,7 @@ func TestStateHoldsEverything(t *testing.T) {
 	}
 	h.link(3, 1)
 	h.link(4, 1)
-	h.alarms = Alarms{raised: 3, changed: 5, changes: make([]fieldChange, 3)}
+	h.alarms = alarmLog{raised: 3, changed: 5, changes: make([]fieldChange, 3)}
 	for i := range h.alarms.changes {
 		fill(reflect.ValueOf(&h.alarms.changes[i]).Elem(), &n, nil)
 	}
@@ -297,11 +298,11 @@ func TestCostOfAField(t *testing.T) {
 		for i := range c.samples {
 			switch {
 			case i*c.worse/c.samples != (i+1)*c.worse/c.samples:
-				h.Cost(0, 0, 1)
+				h.fields[0].cost.add(0, 1)
 			case (i+3)*c.better/c.samples != (i+4)*c.better/c.samples:
-				h.Cost(0, 1, 0)
+				h.fields[0].cost.add(1, 0)
 			default:
-				h.Cost(0, 1, 1)
+				h.fields[0].cost.add(1, 1)
 			}
 		}
 		m := &h.fields[0].measures[measureMissing]

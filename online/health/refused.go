@@ -1,15 +1,16 @@
 package health
 
 import (
-	"blankout/internal/coder"
-	"blankout/internal/event"
-	"blankout/internal/loss"
 	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"blankout/internal/coder"
+	"blankout/internal/event"
+	"blankout/internal/loss"
 )
 
 // This file counts rejected records.

@@ -1,14 +1,17 @@
 package health
 
 import (
-	"blankout/internal/event"
-	"blankout/internal/measure"
-	"blankout/internal/model"
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"blankout/internal/event"
+	"blankout/internal/measure"
+	"blankout/internal/model"
+	"blankout/stream/record/notation"
 )
 
 // This file has warnings about streams that are probably not what the user expects.
@@ -194,8 +197,8 @@ func looksLike(x int64) string {
 	return ""
 }
 
-// OddTimes returns a warning about an implausible time, if the settings name a time field.
-func OddTimes(ms int64, settings map[string]string) []Warning {
+// oddTimes returns a warning about an implausible time, if the settings name a time field.
+func oddTimes(ms int64, settings map[string]string) []Warning {
 	if settings["time"] == "" {
 		return nil
 	}
@@ -273,4 +276,80 @@ func ReadWarnings(blocks []event.Block) (out []Warning, err error) {
 	}
 	err = event.ReadJSON(blocks, BlockWarnings, &out)
 	return out, err
+}
+
+// The part below joins all warnings.
+
+// Counted holds the counts from which warnings are computed.
+type Counted struct {
+	counts Counts
+	texts  *texts
+	time   int64 // of the first event of the current block of field health
+	Others []Warning
+}
+
+// Counted returns the current counts.
+func (m *Monitors) Counted() Counted {
+	c := Counted{counts: m.Counts, texts: &m.texts, time: m.fields.start.Time}
+	if text := m.Older.warning(m.loss); text != "" {
+		c.Others = append(c.Others, Warning{Kind: WarnStale, Text: text})
+	}
+	for _, text := range m.sets.TooLow() {
+		c.Others = append(c.Others, Warning{Kind: WarnCoverage, Text: text})
+	}
+	return c
+}
+
+// Clone returns a copy that shares no memory with c.
+func (c Counted) Clone() Counted {
+	c.counts.Measures, c.counts.Refused, c.texts = c.counts.Measures.Clone(), c.counts.Refused.Clone(), &texts{}
+	return c
+}
+
+// Warnings returns the warnings, in the order of health.WarningKinds.
+func (c Counted) Warnings(schema *event.Schema, s Stream) []Warning {
+	s.Classes, s.Spelled = schema.Classes, schema.LabelSpellings()
+	out := c.counts.Warnings(s)
+	if s.Events < WarnAfter && !s.Final {
+		return out
+	}
+	out = slices.Concat(out, c.texts.warnings(schema), oddTimes(c.time, s.Settings), c.Others)
+	slices.SortStableFunc(out, func(a, b Warning) int {
+		return cmp.Compare(slices.Index(WarningKinds, a.Kind), slices.Index(WarningKinds, b.Kind))
+	})
+	return out
+}
+
+// The part below warns about numbers that arrive as text.
+
+// texts warns about fields whose texts are numbers. It stores how many names of the Schema it has processed. Its
+// warnings depend only on the Schema.
+type texts struct {
+	looked int
+	found  []Warning
+}
+
+// textsNamed is the largest number of fields that one warning names.
+const textsNamed = 5
+
+// Warnings returns the Warnings about the names of a Schema.
+func (t *texts) warnings(s *event.Schema) []Warning {
+	if n := notation.Looked(s); n != t.looked {
+		t.looked, t.found = n, nil
+		if found := notation.Find(s); len(found) > 0 {
+			t.found = []Warning{{WarnText, textOf(found)}}
+		}
+	}
+	return t.found
+}
+
+func textOf(found []notation.Found) string {
+	var texts []string
+	for _, f := range found[:min(len(found), textsNamed)] {
+		texts = append(texts, f.String())
+	}
+	if more := len(found) - textsNamed; more > 0 {
+		texts = append(texts, fmt.Sprintf("and %d more fields", more))
+	}
+	return strings.Join(texts, "; ")
 }
