@@ -10,7 +10,6 @@ import (
 	"blankout/online/experts"
 	"blankout/online/experts/cosine"
 	"blankout/online/health"
-	"blankout/online/lastlabel"
 	"blankout/online/levels"
 	"blankout/online/mixture"
 )
@@ -214,7 +213,7 @@ func (x *predictor) splitComponents(all []float64) (components, corrected []floa
 
 // lastLabel holds the last label, and the prediction of the current event with it.
 type lastLabel struct {
-	lastlabel.Label
+	mixture.LastLabel
 	used     bool // the settings allow it
 	coverage float64
 	told     health.LabeledEvent
@@ -227,7 +226,7 @@ type lastLabel struct {
 // purpose, so a mixture that minimizes the log-loss of classes would undo that.
 func (s *settings) newLastLabel(c Config) lastLabel {
 	regression := s.levels.Loss.Facts().Regression
-	return lastLabel{Label: lastlabel.New(), used: regression || s.likelihood && len(c.ClassWeight) == 0, coverage: c.Coverage}
+	return lastLabel{LastLabel: mixture.NewLastLabel(), used: regression || s.likelihood && len(c.ClassWeight) == 0, coverage: c.Coverage}
 }
 
 // alone is a prediction without the last label.

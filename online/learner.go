@@ -19,7 +19,7 @@
 //  6. At some events (sampling.go) masked copies of the event are scored (masked.go), to train mixture and forecasts.
 //  7. levels and experts learn the event.
 //
-// lastlabel mixes the last label into the prediction that Learn and Predict return. Only the measures see that mixture.
+// mixture.LastLabel mixes the last label into the prediction that Learn and Predict return. Only the measures see that mixture.
 package online
 
 import (
