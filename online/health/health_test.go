@@ -180,8 +180,8 @@ func TestPriorOfRareClass(t *testing.T) {
 			p := c.p / float64(c.every)
 			loss := must.Either(label == 1, -math.Log(p), -math.Log(1-p))
 			e := &LabeledEvent{Number: uint64(i) + 1, After: uint64(i), Label: label, Weight: 1, Loss: loss}
-			w.Measures.Take(e)
-			w.Prior.Take(1, loss, w.Baselines.Tell(e), 1, e.Number)
+			w.Measures.take(e)
+			w.Prior.take(1, loss, w.Baselines.Tell(e), 1, e.Number)
 			if !c.worse && w.Prior.Exceeded {
 				t.Errorf("%s, event %d: %+v", name, i+1, w.Prior)
 				break
@@ -189,7 +189,7 @@ func TestPriorOfRareClass(t *testing.T) {
 		}
 		must.True(t, w.Prior.Exceeded == c.worse, "%s: %+v", name, w.Prior)
 		warned := false
-		for _, x := range w.Warnings(Stream{Events: 5 * priorBlock, Classes: []string{"a", "b"}}) {
+		for _, x := range w.warnings(Stream{Events: 5 * priorBlock, Classes: []string{"a", "b"}}) {
 			warned = warned || x.Kind == WarnPrior
 		}
 		must.True(t, warned == c.worse, "%s: warned %v, want %v", name, warned, c.worse)
@@ -205,11 +205,11 @@ func TestDivergenceIsNamed(t *testing.T) {
 	}{{1e6, 269064, "learning has diverged"}, {-1e6, .69, "learning has diverged"}, {4, 3, "a growing field"}, {4, .1, ""}} {
 		w := &Counts{}
 		for i := range 2 * priorBlock {
-			w.Prior.Take(2, c.loss, math.Ln2, c.score, uint64(i)+1)
-			w.Measures.Take(&LabeledEvent{Number: uint64(i) + 1, After: uint64(i), Label: i / 2 % 2, Predicted: i / 2 % 2, Weight: 2, Loss: c.loss})
+			w.Prior.take(2, c.loss, math.Ln2, c.score, uint64(i)+1)
+			w.Measures.take(&LabeledEvent{Number: uint64(i) + 1, After: uint64(i), Label: i / 2 % 2, Predicted: i / 2 % 2, Weight: 2, Loss: c.loss})
 		}
 		got := ""
-		for _, x := range w.Warnings(Stream{Events: 2 * priorBlock}) {
+		for _, x := range w.warnings(Stream{Events: 2 * priorBlock}) {
 			got += x.Text
 		}
 		must.True(t, strings.Contains(got, c.want) && (c.want != "" || got == "") && (!strings.Contains(got, "has diverged") || !strings.Contains(got, "a growing field")),
@@ -218,7 +218,7 @@ func TestDivergenceIsNamed(t *testing.T) {
 		w.Prior.State(out)
 		var again Prior
 		again.State(coder.Read(out.Out))
-		must.True(t, again.Size == w.Prior.Size && again.size == w.Prior.size && again.Diverged() == w.Prior.Diverged(), "%+v, saved %+v", again, w.Prior)
+		must.True(t, again.Size == w.Prior.Size && again.size == w.Prior.size && again.diverged() == w.Prior.diverged(), "%+v, saved %+v", again, w.Prior)
 	}
 }
 

@@ -110,9 +110,9 @@ type alarmValue struct {
 	logged        bool    // the field is not declared missing
 }
 
-// Changes returns the alarms that were raised or ended, oldest first, and their total number. It omits the first n.
+// changes returns the alarms that were raised or ended, oldest first, and their total number. It omits the first n.
 // Only the latest changes are stored.
-func (h *Fields) Changes(n uint64, fields []event.Field) (changes []FieldAlarm, all uint64) {
+func (h *Fields) changes(n uint64, fields []event.Field) (changes []FieldAlarm, all uint64) {
 	a := &h.alarms
 	if n >= a.changed {
 		return nil, a.changed
@@ -147,7 +147,7 @@ func (h *Fields) Report(events uint64, fields []event.Field, forecast float64, r
 	slices.SortStableFunc(out.Fields, func(a, b FieldHealth) int {
 		return cmp.Or(cmp.Compare(min(len(b.Alarms), 1), min(len(a.Alarms), 1)), cmp.Compare(b.rise(), a.rise()), cmp.Compare(b.strength, a.strength))
 	})
-	out.Changes, _ = h.Changes(0, fields)
+	out.Changes, _ = h.changes(0, fields)
 	return out
 }
 

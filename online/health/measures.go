@@ -88,8 +88,8 @@ func (m *Measures) only() int {
 	return class
 }
 
-// Take measures a classified event.
-func (m *Measures) Take(t *LabeledEvent) {
+// take measures a classified event.
+func (m *Measures) take(t *LabeledEvent) {
 	for t.Label >= len(m.Classes) {
 		m.Classes = append(m.Classes, 0)
 	}
@@ -102,9 +102,9 @@ func (m *Measures) Take(t *LabeledEvent) {
 	m.Window.Add(right, t.Weight, t.Loss, windowKeep)
 }
 
-// TakeNumber measures a regression prediction. If told is false, the prediction was made before the first label and is
+// takeNumber measures a regression prediction. If told is false, the prediction was made before the first label and is
 // not measured.
-func (m *Measures) TakeNumber(t *LabeledEvent, told bool) {
+func (m *Measures) takeNumber(t *LabeledEvent, told bool) {
 	if n := m.Numbers; told {
 		n.Total.Add(n.Loss, t.Target, t.Weight, t.Value, t.Low, t.High, 1)
 		n.Window.Add(n.Loss, t.Target, t.Weight, t.Value, t.Low, t.High, windowKeep)
@@ -115,8 +115,8 @@ func (m *Measures) TakeNumber(t *LabeledEvent, told bool) {
 	m.Classes[0]++
 }
 
-// Clone returns a copy that shares no memory with m.
-func (m *Measures) Clone() Measures {
+// clone returns a copy that shares no memory with m.
+func (m *Measures) clone() Measures {
 	c := *m
 	c.Classes = slices.Clone(m.Classes)
 	if m.Binary != nil {
@@ -304,8 +304,8 @@ func (b *Baselines) Report(regression bool) (r BaselineReport) {
 	return r
 }
 
-// Better holds the error of the model (Own) and the lower error of a baseline (Baseline), over the latest events.
-type Better struct{ Own, Baseline float64 }
+// comparison holds the error of the model (Own) and the lower error of a baseline (Baseline), over the latest events.
+type comparison struct{ Own, Baseline float64 }
 
 // latest returns the sums over the latest events.
 func (b *Baselines) latest() baselineSums {
@@ -318,24 +318,24 @@ func (b *Baselines) latest() baselineSums {
 
 // better reports whether the error of a baseline is below the error of the model by more than chance. deviation is the
 // standard deviation of the error of one event.
-func (b *Baselines) better(own, baseline, deviation float64) (Better, bool) {
+func (b *Baselines) better(own, baseline, deviation float64) (comparison, bool) {
 	n := float64(b.labeled)
 	if b.labeled > baselineBlock {
 		n = float64(baselineBlock + (b.labeled-1)%baselineBlock + 1)
 	}
-	return Better{own, baseline}, b.labeled >= baselineLeast && own-baseline > .01*own+deviation/math.Sqrt(n)
+	return comparison{own, baseline}, b.labeled >= baselineLeast && own-baseline > .01*own+deviation/math.Sqrt(n)
 }
 
-// BetterMean reports whether the error of predicting the mean of earlier targets is below the model's error.
-func (b *Baselines) BetterMean() (Better, bool) {
+// betterMean reports whether the error of predicting the mean of earlier targets is below the model's error.
+func (b *Baselines) betterMean() (comparison, bool) {
 	w := b.latest()
 	own := w.own / w.weight
 	return b.better(own, w.constant/w.weight, .5*own)
 }
 
-// BetterLast reports whether the error of predicting the last label is below the model's error. For classification, the
+// betterLast reports whether the error of predicting the last label is below the model's error. For classification, the
 // standard deviation is that of a fraction.
-func (b *Baselines) BetterLast(regression bool) (Better, bool) {
+func (b *Baselines) betterLast(regression bool) (comparison, bool) {
 	w := b.latest()
 	own := w.own / w.weight
 	deviation := .5 * own
@@ -368,13 +368,13 @@ type Prior struct {
 // priorErrors is the number of standard errors by which a block's log-loss must exceed that of the class frequencies.
 const priorErrors = 3
 
-// Diverged reports whether scores are so large that the weights must have diverged. Log-odds of 100 on average are not
+// diverged reports whether scores are so large that the weights must have diverged. Log-odds of 100 on average are not
 // plausible for any data set.
-func (p *Prior) Diverged() bool { return p.Size > 100 }
+func (p *Prior) diverged() bool { return p.Size > 100 }
 
-// Take adds an event with its importance, its log-loss, the log-loss of the class frequencies, and its score. If the
+// take adds an event with its importance, its log-loss, the log-loss of the class frequencies, and its score. If the
 // log-loss of the frequencies is NaN, losses are not compared.
-func (p *Prior) Take(weight, loss, frequencies, score float64, event uint64) {
+func (p *Prior) take(weight, loss, frequencies, score float64, event uint64) {
 	p.events++
 	p.all += weight
 	p.size += weight * math.Abs(score)
@@ -434,12 +434,12 @@ func (m *Counts) Observe(e *Event) *Request {
 		m.Unlabeled++
 		return nil
 	case e.Regression:
-		m.TakeNumber(told, m.Known() && e.After >= m.Baselines.First)
+		m.takeNumber(told, m.Known() && e.After >= m.Baselines.First)
 	default:
-		m.Take(told)
+		m.take(told)
 	}
 	if prior := m.Baselines.Tell(&e.LabeledEvent); e.Likelihood {
-		m.Prior.Take(e.Learned, e.Loss, prior, e.Score, e.Number)
+		m.Prior.take(e.Learned, e.Loss, prior, e.Score, e.Number)
 	}
 	return nil
 }
@@ -462,8 +462,8 @@ func (m *Counts) State(c *coder.Coder) {
 
 // Report adds the measures to r.
 func (m *Counts) Report(r *Report) {
-	r.Measures, r.Baselines, r.Prior = m.Clone(), m.Baselines, m.Prior
-	refused := m.Refused.Clone()
+	r.Measures, r.Baselines, r.Prior = m.clone(), m.Baselines, m.Prior
+	refused := m.Refused.clone()
 	r.Refused, r.RefusedBy = refused.Count, refused.By
 }
 
@@ -531,8 +531,8 @@ type Drift struct {
 // DriftAlarm is the Drift.Excess that raises an alarm.
 const DriftAlarm = 50
 
-// Detector detects increases of the mean progressive log-loss.
-type Detector struct {
+// detector detects increases of the mean progressive log-loss.
+type detector struct {
 	asks   *Request // the reaction to an alarm, nil for none
 	alarms Drift    // all fields except Excess
 	// These fields describe the events since the latest alarm:
@@ -552,7 +552,7 @@ const (
 	forgetKeep, expertKeep = 0.1, 0.3
 )
 
-func newDetector(s Settings) (p Detector) {
+func newDetector(s Settings) (p detector) {
 	switch s.OnDrift {
 	case "forget":
 		p.asks = &Request{Keep: forgetKeep}
@@ -563,23 +563,23 @@ func newDetector(s Settings) (p Detector) {
 }
 
 // Observe adds the loss of an event.
-func (p *Detector) Observe(e *Event) *Request {
-	if e.Labeled && p.Take(e.Loss, 1, e.Number) {
+func (p *detector) Observe(e *Event) *Request {
+	if e.Labeled && p.take(e.Loss, 1, e.Number) {
 		return p.asks
 	}
 	return nil
 }
 
-// Drift returns the state of the detector.
-func (p *Detector) Drift() Drift {
+// drift returns the state of the detector.
+func (p *detector) drift() Drift {
 	d := p.alarms
 	d.Excess = p.sum - p.lowest
 	return d
 }
 
-// Take adds the mean log-loss of some events. events is how many, and number is the number of the last event. alarm
+// take adds the mean log-loss of some events. events is how many, and number is the number of the last event. alarm
 // reports whether they raise an alarm.
-func (p *Detector) Take(loss float64, events, number uint64) (alarm bool) {
+func (p *detector) take(loss float64, events, number uint64) (alarm bool) {
 	p.add(min(loss, driftLimit), float64(events))
 	if p.sum-p.lowest < DriftAlarm {
 		return false
@@ -588,12 +588,12 @@ func (p *Detector) Take(loss float64, events, number uint64) (alarm bool) {
 	d.Alarms++
 	d.Event, d.After = number, p.recent/p.since
 	d.Before = (p.mean*p.n - p.recent) / max(p.n-p.since, 1)
-	*p = Detector{asks: p.asks, alarms: d}
+	*p = detector{asks: p.asks, alarms: d}
 	return true
 }
 
 // add adds the mean loss of n events.
-func (p *Detector) add(loss, n float64) {
+func (p *detector) add(loss, n float64) {
 	p.n += n
 	p.mean += (loss - p.mean) * n / p.n
 	if p.n < driftWarmup {
@@ -608,7 +608,7 @@ func (p *Detector) add(loss, n float64) {
 }
 
 // State encodes or decodes the latest alarm and the state since.
-func (p *Detector) State(c *coder.Coder) {
+func (p *detector) State(c *coder.Coder) {
 	d := &p.alarms
 	c.Uint(&d.Alarms)
 	c.Uint(&d.Event)
@@ -616,4 +616,4 @@ func (p *Detector) State(c *coder.Coder) {
 }
 
 // Report adds the state of the detector to r.
-func (p *Detector) Report(r *Report) { r.Drift = p.Drift() }
+func (p *detector) Report(r *Report) { r.Drift = p.drift() }

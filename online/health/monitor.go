@@ -63,7 +63,7 @@ type Request struct {
 // Monitors holds all monitors of a stream.
 type Monitors struct {
 	Counts     Counts
-	drift      Detector
+	drift      detector
 	link       link // calibrates
 	positive   positive
 	fields     fieldMonitor

@@ -16,10 +16,10 @@ func linear(score float64) *model.Linear {
 	return model.NewLinear(&event.Schema{}, "logistic", "none", [][]float64{{1, 0, 2}}, []float64{score})
 }
 
-// TestSchedule checks that models are frozen at multiples of a thousand events. For each age they must predict events
+// TestStaleSchedule checks that models are frozen at multiples of a thousand events. For each age they must predict events
 // at which their age differs by at most a tenth. Larger ages must have fewer predictions. A frozen model must be used
 // for all ages without a model.
-func TestSchedule(t *testing.T) {
+func TestStaleSchedule(t *testing.T) {
 	var a staleness
 	var frozen []uint64
 	served := map[uint64][len(StaleAges)][]uint64{} // predicted events by model and age
@@ -59,8 +59,8 @@ func TestSchedule(t *testing.T) {
 	must.True(t, len(places) >= 10, "they are at the places %v of a cycle", places)
 }
 
-// TestWide checks a model with wide rows. It must be frozen less often, and must predict more events.
-func TestWide(t *testing.T) {
+// TestStaleWide checks a model with wide rows. It must be frozen less often, and must predict more events.
+func TestStaleWide(t *testing.T) {
 	var a staleness
 	m := linear(0)
 	for column := range uint32(wideRows) {
@@ -95,9 +95,9 @@ func learn(a *staleness, from, to uint64, features, rows int, frozen func(n uint
 	}
 }
 
-// TestBudget checks the number of rows in frozen models. It must be at most a hundredth of the number of learned
+// TestStaleBudget checks the number of rows in frozen models. It must be at most a hundredth of the number of learned
 // features, plus 2^13. If a model is too large, it must not be frozen, and nothing may be measured.
-func TestBudget(t *testing.T) {
+func TestStaleBudget(t *testing.T) {
 	for _, x := range []struct {
 		rows, features, events int
 		want                   []uint64
@@ -115,9 +115,9 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// TestNotLearned checks that an event that was not learned changes nothing. Such an event has the same number as the
+// TestStaleNotLearned checks that an event that was not learned changes nothing. Such an event has the same number as the
 // event before.
-func TestNotLearned(t *testing.T) {
+func TestStaleNotLearned(t *testing.T) {
 	var a staleness
 	learn(&a, 1, 999, 10, 50, nil)
 	must.Require(t, a.Learned(1000, 10, 50, 8), "nothing is frozen at 1000")
@@ -125,9 +125,9 @@ func TestNotLearned(t *testing.T) {
 	must.True(t, !a.Learned(1000, 10, 50, 8) && a == was, "frozen again at the same event")
 }
 
-// TestReport checks that Report returns weighted means, and the deviance as the loss of regression. Stop must discard
+// TestStaleReport checks that Report returns weighted means, and the deviance as the loss of regression. Stop must discard
 // the models but not the measurements.
-func TestReport(t *testing.T) {
+func TestStaleReport(t *testing.T) {
 	var a staleness
 	a.Freeze(5, linear(0))
 	a.addFresh(3, losses{Error: 1, Loss: .5})
@@ -146,8 +146,8 @@ func TestReport(t *testing.T) {
 	must.True(t, *r[1].Deviance == 3 && *r[1].FreshDeviance == 1 && r[1].LogLoss == nil && r[1].ConstantLogLoss == nil && *r[1].Error == 1, "of numbers %+v", r)
 }
 
-// TestInvalidStates checks that negative sums are rejected, and a model with more outputs than the learner has.
-func TestInvalidStates(t *testing.T) {
+// TestInvalidStaleStates checks that negative sums are rejected, and a model with more outputs than the learner has.
+func TestInvalidStaleStates(t *testing.T) {
 	blocks := func(a *staleness) (out []event.Block) {
 		for b := range must.Get(a.EachBlock())(t) {
 			out = append(out, event.Block{Name: b.Name, Data: bytes.Clone(b.Data)})

@@ -110,7 +110,7 @@ func (m *Monitors) Restored(on []readings.Run) {
 // Alarms returns all alarms so far. Its field Latest holds the field alarms that were raised or ended after the first
 // n.
 func (m *Monitors) Alarms(n uint64) Alarms {
-	a := Alarms{Mislabeled: m.Mislabeled.Count, Drift: m.drift.Drift(), Fields: m.fields.alarms.raised}
-	a.Latest, a.Changes = m.fields.Changes(n, m.fields.schema.Fields)
+	a := Alarms{Mislabeled: m.Mislabeled.Count, Drift: m.drift.drift(), Fields: m.fields.alarms.raised}
+	a.Latest, a.Changes = m.fields.changes(n, m.fields.schema.Fields)
 	return a
 }

@@ -137,18 +137,18 @@ func TestFieldOfAnotherKindIsNotMissing(t *testing.T) {
 // TestDriftReportsBeforeAndAfter checks that an alarm has the mean loss before the change, over the events before it
 // only, and the mean loss after the change, over the events since.
 func TestDriftReportsBeforeAndAfter(t *testing.T) {
-	var d Detector
+	var d detector
 	event := uint64(0)
 	for event < 2000 {
 		event++
-		d.Take(0.25, 1, event)
+		d.take(0.25, 1, event)
 	}
 	for alarm := false; !alarm && event < 3000; {
 		event++
-		alarm = d.Take(1.25, 1, event)
+		alarm = d.take(1.25, 1, event)
 	}
 	// The mean loss rises slowly after the change, so the loss of each event exceeds the mean by a little less than 1.
-	r := d.Drift()
+	r := d.drift()
 	must.Require(t, r.Alarms == 1 && r.Event >= 2000+DriftAlarm && r.Event <= 2000+DriftAlarm*5/4, "no alarm, or not in time: %+v", r)
 	must.True(t, math.Abs(r.Before-0.25) <= 1e-9 && math.Abs(r.After-1.25) <= 1e-9, "mean loss %v before and %v after the change, want 0.25 and 1.25", r.Before, r.After)
 	must.True(t, r.Excess == 0, "the excess is %v after an alarm", r.Excess)
@@ -258,9 +258,9 @@ func TestWorseThanBaseline(t *testing.T) {
 				}
 			}
 			take(w, e)
-			must.True(t, i != 90 || len(w.Warnings(Stream{Events: 90, Final: true})) <= 0, "%s: a warning after 90 events", c.name)
+			must.True(t, i != 90 || len(w.warnings(Stream{Events: 90, Final: true})) <= 0, "%s: a warning after 90 events", c.name)
 		}
-		found := w.Warnings(Stream{Events: 3000, Classes: []string{"a", "b"}})
+		found := w.warnings(Stream{Events: 3000, Classes: []string{"a", "b"}})
 		kinds := must.Map(found, func(x Warning) string { return x.Kind })
 		must.Equal(t, strings.Join(kinds, " "), c.want, c.name)
 	}
