@@ -7,13 +7,12 @@ import (
 
 	"blankout/online/encode"
 	"blankout/online/health"
-	"blankout/online/monitor"
 )
 
 // ablation measures ablation costs. The fields after monitors are scratch memory.
 type ablation struct {
 	*predictor
-	monitors *monitor.Monitors
+	monitors *health.Monitors
 	field    []uint16 // field of each feature
 	list     []uint16 // fields of the event, as candidates for removal
 	factors  [][2]int // see event.Schema.Factors
@@ -25,7 +24,7 @@ type ablation struct {
 	scored   scored
 }
 
-func newAblation(x *predictor, monitors *monitor.Monitors) ablation {
+func newAblation(x *predictor, monitors *health.Monitors) ablation {
 	k := x.levels.Outputs
 	return ablation{predictor: x, monitors: monitors, base: make([]float64, k), out: make([]float64, k), scored: x.newScored()}
 }

@@ -16,7 +16,6 @@ import (
 	"blankout/internal/loss"
 	"blankout/internal/model"
 	"blankout/online/experts/levels"
-	"blankout/online/memory"
 	"blankout/online/optimizers"
 	"blankout/online/refresh"
 )
@@ -130,7 +129,7 @@ func DefaultConfig() Config {
 		Calibrate:           "auto",
 		Threshold:           0.5,
 		Coverage:            0.9,
-		MaxMemory:           int(memory.Default),
+		MaxMemory:           defaultMemory,
 	}
 }
 
@@ -322,8 +321,8 @@ func (s *checked) parseClasses(c Config) error {
 	if c.Coverage != 0 && !(c.Coverage >= 0.5 && c.Coverage < 1) {
 		return event.KeyErrorf("coverage", "coverage = %v: must lie in [0.5, 1), or be 0 for no sets", c.Coverage)
 	}
-	if c.MaxMemory != 0 && c.MaxMemory < int(memory.Least) {
-		return event.KeyErrorf("max_memory", "max_memory = %d: must be at least %d bytes, or 0 for no bound", c.MaxMemory, memory.Least)
+	if c.MaxMemory != 0 && c.MaxMemory < LeastMemory {
+		return event.KeyErrorf("max_memory", "max_memory = %d: must be at least %d bytes, or 0 for no bound", c.MaxMemory, LeastMemory)
 	}
 	return nil
 }

@@ -11,7 +11,6 @@ import (
 	"blankout/online/experts/cosine"
 	"blankout/online/experts/levels"
 	"blankout/online/health"
-	"blankout/online/lastlabel"
 	"blankout/online/mixture"
 )
 
@@ -214,7 +213,7 @@ func (x *predictor) splitComponents(all []float64) (components, corrected []floa
 
 // lastLabel holds the last label, and the prediction of the current event with it.
 type lastLabel struct {
-	lastlabel.Label
+	mixture.LastLabel
 	used     bool // the settings allow it
 	coverage float64
 	told     health.LabeledEvent
@@ -227,7 +226,7 @@ type lastLabel struct {
 // purpose, so a mixture that minimizes the log-loss of classes would undo that.
 func (s *settings) newLastLabel(c Config) lastLabel {
 	regression := s.levels.Loss.Facts().Regression
-	return lastLabel{Label: lastlabel.New(), used: regression || s.likelihood && len(c.ClassWeight) == 0, coverage: c.Coverage}
+	return lastLabel{LastLabel: mixture.NewLastLabel(), used: regression || s.likelihood && len(c.ClassWeight) == 0, coverage: c.Coverage}
 }
 
 // alone is a prediction without the last label.
@@ -268,7 +267,7 @@ func (l *Learner) tell(p *Prediction) {
 	x.chances = append(x.chances[:0], make([]float64, n)...)
 	chances := p.Decision.Probabilities(p.Scores, x.chances)
 	x.moved = -math.Log(max(chances[1], math.SmallestNonzeroFloat64) / max(chances[0], math.SmallestNonzeroFloat64))
-	x.Mix(chances, l.monitors.Measures.Classes)
+	x.Mix(chances, l.monitors.Counts.Classes)
 	if len(p.Scores) == 1 {
 		x.scores = append(x.scores[:0], math.Log(chances[1]/chances[0]))
 		x.moved += x.scores[0]
@@ -283,7 +282,7 @@ func (l *Learner) tell(p *Prediction) {
 
 // lastLabel returns the weight of the last label in predictions, or 0 if it has never had a part in them.
 func (l *Learner) lastLabel() float64 {
-	if !l.monitors.Measures.Baselines.Helped {
+	if !l.monitors.Counts.Baselines.Helped {
 		return 0
 	}
 	return l.predictor.last.Share()
@@ -307,7 +306,7 @@ func (l *Learner) tellLabeled(p *Prediction, seen *health.LabeledEvent) *health.
 	if seen.Regression {
 		x.Number(seen.Target, seen.Value, p.Loss, seeks(seen.Number))
 	} else {
-		x.Class(seen.Label, seen.Loss, l.monitors.Measures.Classes, max(2, len(p.Scores)), seeks(seen.Number))
+		x.Class(seen.Label, seen.Loss, l.monitors.Counts.Classes, max(2, len(p.Scores)), seeks(seen.Number))
 	}
 	if p.alone.scores == nil {
 		return nil

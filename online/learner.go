@@ -14,12 +14,12 @@
 //     discriminant) correct the mixture of their scores. experts/cosine corrects the mixture of all.
 //  3. impute estimates the missing numeric values.
 //  4. mixture mixes all scores into one prediction, with weights that depend on the fraction of missing fields.
-//  5. monitor receives the event and the prediction. It measures errors, calibrates, forms prediction sets, and detects
+//  5. health receives the event and the prediction. It measures errors, calibrates, forms prediction sets, and detects
 //     drift, broken fields and staleness. It changes no weight, but may request that old events be forgotten.
 //  6. At some events (sampling.go) masked copies of the event are scored (masked.go), to train mixture and forecasts.
 //  7. levels and experts learn the event.
 //
-// lastlabel mixes the last label into the prediction that Learn and Predict return. Only the measures see that mixture.
+// mixture.LastLabel mixes the last label into the prediction that Learn and Predict return. Only the measures see that mixture.
 package online
 
 import (
@@ -32,9 +32,9 @@ import (
 	"blankout/internal/model"
 	"blankout/online/encode"
 	"blankout/online/experts/levels"
+	"blankout/online/health"
 	"blankout/online/impute"
 	"blankout/online/mixture"
-	"blankout/online/monitor"
 	"blankout/online/readings"
 	"blankout/online/regression"
 	"blankout/online/rows"
@@ -49,7 +49,7 @@ type Learner struct {
 	encoder   *encode.Encoder
 	levels    *levels.Expert
 	predictor *predictor // makes predictions with the encoder and all experts
-	monitors  *monitor.Monitors
+	monitors  *health.Monitors
 	outputs   *outputs
 	classes   []float64 // class weights
 	events    uint64    // number of events so far with a weight above 0
@@ -70,7 +70,7 @@ type Learner struct {
 // room holds reusable memory for one event.
 type room struct {
 	in         encode.Input
-	seen       monitor.Event
+	seen       health.Event
 	scored     scored
 	earlier    scored    // scores when the event arrived
 	target     []float64 // targets by output
@@ -123,7 +123,7 @@ func newLearner(c Config, set settings, s *event.Schema, outputs int) (*Learner,
 	}
 	l.outputs = l.newOutputs()
 	l.predictor.outputs = l.outputs
-	l.monitors = monitor.New(monitor.Settings{
+	l.monitors = health.New(health.Settings{
 		OnDrift: c.OnDrift, Stuck: c.Doubt, Calibrate: c.Calibrate, Positive: c.Positive, MislabeledBelow: c.MislabeledBelow, Coverage: c.Coverage,
 		Threshold: c.Threshold, ClassWeights: len(c.ClassWeight) > 0,
 		Loss: set.levels.Loss, Target: s.Target, Schema: s, Repeats: l.encoder.Repeats,
@@ -215,7 +215,7 @@ func (l *Learner) predictAsIs(e *event.Example) Prediction {
 func (l *Learner) interval(p *Prediction) {
 	r, t := &l.room, l.targets
 	missing := l.predictor.missingVariance(&r.in, r.scored.components, &r.imputed)
-	if t.predicted(p, l.monitors.Measures.Known()); l.monitors.Measures.Known() {
+	if t.predicted(p, l.monitors.Counts.Known()); l.monitors.Counts.Known() {
 		p.Low, p.High = l.monitors.Interval(t.residual.Published(), p.Value, missing)
 	}
 }
@@ -248,14 +248,14 @@ func (l *Learner) predict(p *Prediction, learns, labeled bool) {
 // learned.
 func (l *Learner) Learn(e *event.Example, prior *Prediction) (p Prediction) {
 	if !e.Usable() {
-		l.monitors.Refused.Take(e, l.events)
+		l.monitors.Counts.Refused.Take(e, l.events)
 		return Prediction{Learned: l.events, Refused: true}
 	}
 	if e.Weight == 0 {
 		return l.Predict(e)
 	}
 	if r := l.Refusal(e); r != nil {
-		l.monitors.Refused.Take(&event.Example{Refused: r}, l.events)
+		l.monitors.Counts.Refused.Take(&event.Example{Refused: r}, l.events)
 		return Prediction{Learned: l.events, Refused: true}
 	}
 	l.events++
@@ -298,7 +298,7 @@ func (l *Learner) learn(e *event.Example, prior, p *Prediction) {
 	r.cosines.keep(&l.predictor.cosines)
 	f, known := p.Scores[0], true
 	if l.targets != nil {
-		l.targets.predicted(p, l.monitors.Measures.Known())
+		l.targets.predicted(p, l.monitors.Counts.Known())
 	}
 	shown, components := p, []float64(nil)
 	if prior != nil && len(prior.Scores) > 0 {
@@ -414,7 +414,7 @@ func (l *Learner) shown(earlier, now *Prediction) (components []float64) {
 	if n := len(plain); (n == l.levels.Components() || n == l.predictor.componentCount()) && earlier.Learned != now.Learned && earlier.Learned >= l.outputs.rare.Changed {
 		components = earlier.Components
 	}
-	earlier.Scores = monitor.Widened(earlier.Scores, len(now.Scores), &l.room.shown)
+	earlier.Scores = health.Widened(earlier.Scores, len(now.Scores), &l.room.shown)
 	return components
 }
 
@@ -433,7 +433,7 @@ func (l *Learner) unlabeled(e *event.Example, p *Prediction) {
 		l.levels.Accumulate(&l.room.scored.seen, l.room.scored.levels, w*l.weights.Bound(e.Weight))
 	}
 	if l.targets != nil {
-		l.targets.predicted(p, l.monitors.Measures.Known())
+		l.targets.predicted(p, l.monitors.Counts.Known())
 	}
 	l.tell(p)
 	l.predictor.last.Forget()
@@ -473,11 +473,14 @@ func (l *Learner) move(moves []encode.Move) {
 }
 
 // observe completes seen, passes it to the monitors, and executes their requests. For told see tellLabeled.
-func (l *Learner) observe(e *event.Example, seen *monitor.Event, told *Prediction) {
+func (l *Learner) observe(e *event.Example, seen *health.Event, told *Prediction) {
 	seen.Number, seen.Time, seen.Weight, seen.Active = l.events, e.Time, e.Weight, l.outputs.active(l.levels.Active())
 	seen.Due, seen.Again = due(l.events), l.levels.Passed()
-	l.encoder.Met(e, &l.room.in, &seen.Met)
-	seen.Met.Error = forecastError(l.predictor.mixture, l.targets != nil)
+	n, in, fields := l.encoder, &l.room.in, l.encoder.Schema().Fields
+	met := &seen.Met
+	met.Event, met.Came, met.Number, met.Named, met.Present = in.Event, e, in.Number, n.Fields.Named, n.Fields.PresentIn(e, in.Event, fields)
+	met.Fields, met.Usual = fields[:min(len(fields), len(n.Scaling.Kinds))], n.Fields.Usual(in.Number)
+	met.Error = forecastError(l.predictor.mixture, l.targets != nil)
 	if seen.Told = nil; seen.Labeled {
 		seen.Told = l.tellLabeled(told, &seen.LabeledEvent)
 	}
@@ -486,7 +489,7 @@ func (l *Learner) observe(e *event.Example, seen *monitor.Event, told *Predictio
 
 // act executes requests of the monitors. After the first pass over a finite data set it does nothing, because later
 // passes repeat the same events.
-func (l *Learner) act(asked *monitor.Request) {
+func (l *Learner) act(asked *health.Request) {
 	if asked == nil || l.levels.Passed() {
 		return
 	}

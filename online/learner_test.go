@@ -13,8 +13,8 @@ import (
 	"blankout/internal/longtest"
 	"blankout/internal/must"
 	"blankout/online"
+	"blankout/online/encode"
 	"blankout/online/mixture"
-	"blankout/online/scaling"
 )
 
 // plain returns settings with one noise level and the optimizer adagrad.
@@ -274,7 +274,7 @@ func learnsAsPredicted(t *testing.T, name string, l *online.Learner, draw func()
 			continue // this event added a class
 		}
 		for k := range want {
-			if n == scaling.KnotEvents && math.Abs(got[k]-want[k]) < 1e-12 {
+			if n == encode.KnotEvents && math.Abs(got[k]-want[k]) < 1e-12 {
 				continue // new pairs of features change the order of the sum
 			}
 			if math.Float64bits(got[k]) != math.Float64bits(want[k]) {

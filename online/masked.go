@@ -6,9 +6,9 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/model"
 	"blankout/online/encode"
+	"blankout/online/health"
 	"blankout/online/impute"
 	"blankout/online/mixture"
-	"blankout/online/monitor"
 	"blankout/online/silent"
 )
 
@@ -19,7 +19,7 @@ import (
 // masked draws masks and evaluates masked events. All its fields except drawn are reusable memory.
 type masked struct {
 	*predictor
-	monitors *monitor.Monitors
+	monitors *health.Monitors
 	alone    float64 // rate at which single features of a group are dropped
 	drawn    uint64  // number of masks drawn so far
 	mask     mixture.Mask
@@ -35,11 +35,11 @@ type masked struct {
 	imputed  imputed
 	out      []float64 // scores by output
 	byClass  []float64 // scores by class
-	seen     monitor.Event
+	seen     health.Event
 	silent   silent.Mask
 }
 
-func newMasked(x *predictor, monitors *monitor.Monitors, alone float64, drawn uint64) masked {
+func newMasked(x *predictor, monitors *health.Monitors, alone float64, drawn uint64) masked {
 	return masked{
 		predictor: x, monitors: monitors, alone: alone, drawn: drawn,
 		scored: x.newScored(), nested: x.newNested(), imputed: newImputed(&x.ensemble), out: make([]float64, x.levels.Outputs),
@@ -299,7 +299,7 @@ func (l *Learner) losses(e *event.Example, scores []float64) mixture.Losses {
 	switch t := l.targets; {
 	case t == nil:
 		return lossesOf(e, l.monitors.Decision().Judge(scores, e.Label))
-	case !l.monitors.Measures.Known():
+	case !l.monitors.Counts.Known():
 		return mixture.Losses{math.NaN(), math.NaN()}
 	default:
 		return squareOf(e, t.unit.ValueOf(scores[0]))

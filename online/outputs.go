@@ -13,7 +13,6 @@ import (
 	"blankout/internal/model"
 	"blankout/online/encode"
 	"blankout/online/health"
-	"blankout/online/memory"
 	"blankout/online/rare"
 	"blankout/online/rows"
 )
@@ -24,7 +23,7 @@ type outputs struct {
 	bytes   int64                  // memory limit, in bytes, beyond which rare classes share an output
 	events  func(class int) uint64 // number of labeled events of a class
 	most    int                    // largest number of classes with a separate output: Schema.MaxClasses
-	memory  memory.Bound
+	memory  memoryBound
 	several bool // classification, not regression
 	// The number of outputs in these changes with the number of outputs here.
 	ensemble *ensemble
@@ -44,10 +43,10 @@ const leastSeparate = 3
 
 func (l *Learner) newOutputs() *outputs {
 	return &outputs{
-		bytes: rareBytes, most: l.encoder.Schema().MaxClasses, memory: memory.Bound(l.config.MaxMemory), several: l.targets == nil,
+		bytes: rareBytes, most: l.encoder.Schema().MaxClasses, memory: memoryBound(l.config.MaxMemory), several: l.targets == nil,
 		ensemble: &l.predictor.ensemble, encoder: l.encoder,
 		events: func(class int) uint64 {
-			if n := l.monitors.Measures.Classes; class < len(n) {
+			if n := l.monitors.Counts.Classes; class < len(n) {
 				return n[class]
 			}
 			return 0
@@ -107,12 +106,13 @@ func (o *outputs) room(outputs, classes, columns int) int {
 // cost returns the memory, in bytes, of rows with this number of outputs, for this number of columns.
 func (o *outputs) cost(columns, outputs int) int64 {
 	const many = 64 // rows are padded to whole cache lines
-	return memory.Bytes(columns, outputs*(o.ensemble.levels.Width(2*many)-o.ensemble.levels.Width(many))/many)
+	width := o.ensemble.levels.Width
+	return bytesOf(columns, outputs*(width(2*many)-width(many))/many)
 }
 
 // fits reports whether rows with this number of outputs are within the memory limit.
 func (o *outputs) fits(outputs, columns int) bool {
-	return o.memory.Fits(columns, o.ensemble.levels.Width(outputs))
+	return o.memory.fits(columns, o.ensemble.levels.Width(outputs))
 }
 
 // promotes reports whether a class that shares an output gets a separate output at an event. label is the class of the
@@ -310,7 +310,7 @@ func (l *Learner) Refusal(e *event.Example) *event.Refusal {
 	if l.outputs.memory == 0 || e.Refused != nil || e.Weight == 0 {
 		return nil
 	}
-	return l.outputs.refusal(e, l.monitors.Refused.By[event.ReasonMemory].Count == 0)
+	return l.outputs.refusal(e, l.monitors.Counts.Refused.By[event.ReasonMemory].Count == 0)
 }
 
 // refusal is Refusal for a finite memory limit. first reports whether e would be the first event that is rejected for
@@ -319,14 +319,14 @@ func (o *outputs) refusal(e *event.Example, first bool) *event.Refusal {
 	t, now := o.encoder.Table, o.ensemble.levels.Outputs
 	width := t.Width()
 	if outputs, _, _ := o.after(e.Label, now, o.columnsWith(e)); outputs != now {
-		if width = o.ensemble.levels.Width(outputs); outputs > now && !o.memory.Fits(t.Len(), width) {
+		if width = o.ensemble.levels.Width(outputs); outputs > now && !o.memory.fits(t.Len(), width) {
 			return o.noRoom("class "+quoted(o.encoder.Schema().Classes[e.Label]), t.Len(), width)
 		}
 	}
-	if o.memory.Fits(t.Len()+e.Features.Len(), width) {
+	if o.memory.fits(t.Len()+e.Features.Len(), width) {
 		return nil
 	}
-	i, n := o.memory.First(t, e.Features.Index, width)
+	i, n := o.memory.first(t, e.Features.Index, width)
 	if i < 0 {
 		return nil
 	}
@@ -336,7 +336,7 @@ func (o *outputs) refusal(e *event.Example, first bool) *event.Refusal {
 // noRoom returns the Refusal for something (what) that would need the given number of rows of width values.
 func (o *outputs) noRoom(what string, rows, width int) *event.Refusal {
 	return &event.Refusal{Reason: event.ReasonMemory, Detail: fmt.Sprintf("%s: %d rows of %d numbers are %d bytes; raise learner.max_memory = %d",
-		what, rows, width, memory.Bytes(rows, width), int64(o.memory))}
+		what, rows, width, bytesOf(rows, width), int64(o.memory))}
 }
 
 // nameFeature describes feature i of an event, and its field. If lookup is false, it uses the column number instead of
@@ -374,3 +374,37 @@ func TakeMoreClasses(s *event.Schema) {
 
 // The number of additional classes is moreClasses times max_classes.
 const moreClasses = 9
+
+// The part below limits the bytes of a learner's rows. It computes the number of bytes from the numbers of rows and
+// columns, so the result is the same on every machine and after a restart.
+
+// LeastMemory is the smallest Config.MaxMemory that is not 0, and defaultMemory is the default.
+const LeastMemory, defaultMemory = 1 << 20, 4 << 30
+
+// memoryBound is the largest number of bytes of rows; 0 means no limit.
+type memoryBound int64
+
+// bytesOf returns the number of bytes of the rows, with width float64 values each.
+func bytesOf(rows, width int) int64 { return 8 * int64(rows) * int64(width) }
+
+// fits reports whether the given number of rows, with width values each, is within the memoryBound.
+func (b memoryBound) fits(rows, width int) bool { return b == 0 || bytesOf(rows, width) <= int64(b) }
+
+// first returns the index of the first column whose row would exceed the memoryBound, and the number of rows including it.
+// The rows are the rows of the Table and of the columns up to that column, with width values each. i is -1 if all rows
+// fit. columns must have no duplicates.
+func (b memoryBound) first(t *model.Table, columns []uint32, width int) (i, n int) {
+	n = t.Len()
+	if b.fits(n+len(columns), width) {
+		return -1, n
+	}
+	for i, column := range columns {
+		if t.Row(column) != nil {
+			continue
+		}
+		if n++; !b.fits(n, width) {
+			return i, n
+		}
+	}
+	return -1, n
+}

@@ -13,9 +13,9 @@ import (
 	"blankout/internal/model"
 	"blankout/internal/must"
 	"blankout/online"
+	"blankout/online/encode"
 	"blankout/online/health"
 	"blankout/online/optimizers"
-	"blankout/online/scaling"
 	"blankout/online/synthetic"
 )
 
@@ -144,12 +144,12 @@ func TestPresenceInEveryOptimizer(t *testing.T) {
 func restoredWithPresence(t *testing.T, c online.Config, classes int) {
 	l, s := newTwins(t, c, synthetic.StreamSchema(classes)), synthetic.NewStream(7, classes)
 	s.Missing, s.Omits = true, true
-	cuts := []int{400, scaling.KnotEvents, scaling.KnotEvents + 60}
-	for i := range scaling.KnotEvents + 120 {
+	cuts := []int{400, encode.KnotEvents, encode.KnotEvents + 60}
+	for i := range encode.KnotEvents + 120 {
 		e, want := s.Next(), []float64(nil)
 		if slices.Contains(cuts, i) {
 			l.restart()
-			if i != scaling.KnotEvents { // new presence columns have no weight
+			if i != encode.KnotEvents { // new presence columns have no weight
 				want = score(l.Snapshot().Model(), e)
 			}
 		}

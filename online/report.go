@@ -11,7 +11,6 @@ import (
 	"blankout/internal/model"
 	"blankout/online/health"
 	"blankout/online/mixture"
-	"blankout/online/monitor"
 )
 
 // Report returns all measures and counts so far.
@@ -85,7 +84,7 @@ func (l *Learner) Warnings(settings Fingerprint, final bool) []health.Warning {
 }
 
 // counted returns the counts from which warnings are computed.
-func (l *Learner) counted() monitor.Counted {
+func (l *Learner) counted() health.Counted {
 	s, c := l.encoder.Schema(), l.monitors.Counted()
 	c.Others = slices.Concat(c.Others, health.MixedKinds(&l.encoder.Fields.Kinds, s.Fields), NoRate(l.levels.Noises[0], l.levels.Observed, l.levels.Grouping.Met), placeholders(l.encoder.Faults(), s))
 	if l.events > 0 {

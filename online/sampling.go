@@ -2,7 +2,7 @@ package online
 
 import (
 	"blankout/internal/event"
-	"blankout/online/monitor"
+	"blankout/online/health"
 )
 
 // This file determines which work is done at which event. The choice depends only on the event's number, so a restart
@@ -80,7 +80,7 @@ func masks(number uint64, numbers int) bool {
 	return sampled(number, 7+rarer)
 }
 
-// keepsOf returns by how much the work per event is divided for the models with stale weights, see package staleness.
+// keepsOf returns by how much the work per event is divided for the models with stale weights, see health.Monitors.Older.
 func keepsOf(number uint64) int {
 	if number <= masksFew {
 		return 1
@@ -98,8 +98,8 @@ func ablates(number uint64) bool {
 
 // due returns which monitors observe an event. At first all monitors do. Later the expensive monitors observe only a
 // sample of the events.
-func due(number uint64) monitor.Due {
-	return monitor.Due{Gain: number <= decidesSome || sampled(number, 3), Scores: number <= decidesAll || sampled(number, 4)}
+func due(number uint64) health.Due {
+	return health.Due{Gain: number <= decidesSome || sampled(number, 3), Scores: number <= decidesAll || sampled(number, 4)}
 }
 
 // The numbers of an event are examined for contradictions, and so are those of a masked copy of the event. Up to event

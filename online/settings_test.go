@@ -14,7 +14,6 @@ import (
 	"blankout/internal/loss"
 	"blankout/internal/must"
 	"blankout/online"
-	"blankout/online/memory"
 	"blankout/online/optimizers"
 	"blankout/online/synthetic"
 )
@@ -66,7 +65,7 @@ func TestSettingsAreRefused(t *testing.T) {
 	for _, x := range []float64{-1, 0.5, math.NaN(), math.Inf(1)} {
 		tests = append(tests, test{func(c *online.Config) { c.HalfLife = x }, "half_life = "}, test{func(c *online.Config) { c.HalfLifeTime = x }, "half_life_time = "})
 	}
-	for _, x := range []int{-1, 1, int(memory.Least) - 1, math.MinInt} {
+	for _, x := range []int{-1, 1, online.LeastMemory - 1, math.MinInt} {
 		tests = append(tests, test{func(c *online.Config) { c.MaxMemory = x }, "max_memory"})
 	}
 	for _, x := range []struct {
@@ -170,7 +169,7 @@ func TestPreset(t *testing.T) {
 // crowd returns a Learner for events with 100 columns each. The columns of event n start at 100 n.
 func crowd(t *testing.T, change func(*online.Config), classes ...string) *online.Learner {
 	t.Helper()
-	c := with(func(c *online.Config) { c.MaxMemory = int(memory.Least) })
+	c := with(func(c *online.Config) { c.MaxMemory = online.LeastMemory })
 	if change != nil {
 		change(&c)
 	}
@@ -208,7 +207,7 @@ func fill(t *testing.T, l *online.Learner) int {
 func TestColumnRefused(t *testing.T) {
 	l := crowd(t, nil, "no", "yes")
 	last := fill(t, l)
-	rows := int(memory.Least) / 8 / l.Snapshot().Model().Layout.Width
+	rows := online.LeastMemory / 8 / l.Snapshot().Model().Layout.Width
 	must.Require(t, last == rows/100 && l.Report().Rows == 100*last, "event %d with %d rows is refused, of %d", last, l.Report().Rows, rows)
 	other := crowd(t, nil, "no", "yes")
 	fill(t, other)
@@ -281,7 +280,7 @@ func TestFarFromBound(t *testing.T) {
 // TestBoundIsKept checks that the memory limit is in the checkpoint, for readers without a configuration. Changing it
 // between runs must be allowed, and an invalid limit must be rejected.
 func TestBoundIsKept(t *testing.T) {
-	for _, bound := range []int{0, int(memory.Least), int(memory.Default), 1 << 33} {
+	for _, bound := range []int{0, online.LeastMemory, online.DefaultConfig().MaxMemory, 1 << 33} {
 		l := crowd(t, func(c *online.Config) { c.MaxMemory = bound }, "no", "yes")
 		l.Learn(crowded(0, 0), nil)
 		blocks := blocksOf(t, l)

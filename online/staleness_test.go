@@ -19,7 +19,6 @@ import (
 	"blankout/online"
 	"blankout/online/health"
 	"blankout/online/rows"
-	"blankout/online/staleness"
 	"blankout/online/synthetic"
 )
 
@@ -122,9 +121,9 @@ func (m *mean) addDifference(before, after mean) {
 }
 
 // sampled returns the number of predictions of each age, age 0 first.
-func sampled(m online.Report) (events [1 + len(staleness.Ages)]float64) {
+func sampled(m online.Report) (events [1 + len(health.StaleAges)]float64) {
 	for _, r := range m.ByAge {
-		events[1+slices.Index(staleness.Ages[:], r.Age)] = r.Events
+		events[1+slices.Index(health.StaleAges[:], r.Age)] = r.Events
 	}
 	return events
 }
@@ -137,7 +136,7 @@ func TestStalePredictions(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			l := c.learner(t)
 			held := map[uint64]*model.Linear{}
-			var old, fresh [1 + len(staleness.Ages)]mean
+			var old, fresh [1 + len(health.StaleAges)]mean
 			before, was := told(l.Report()), sampled(l.Report())
 			for i, e := range c.events {
 				learnGrowing(l, e)
@@ -152,14 +151,14 @@ func TestStalePredictions(t *testing.T) {
 					}
 					// One model is used for the age 1,000 during two thousand events. One model is used for the age
 					// 10,000 during the whole test.
-					born := (n - staleness.Ages[j-1]*9/10) / 1000 * 1000
+					born := (n - health.StaleAges[j-1]*9/10) / 1000 * 1000
 					if j == 2 {
 						born = born/2000*2000 + 1000
 					} else if j == 3 {
 						born = 1000
 					}
 					age := n - 1 - born
-					must.Require(t, age >= staleness.Ages[j-1]*9/10 && age <= staleness.Ages[j-1]*11/10, "event %d is answered at age %d, and no model is so old", n, staleness.Ages[j-1])
+					must.Require(t, age >= health.StaleAges[j-1]*9/10 && age <= health.StaleAges[j-1]*11/10, "event %d is answered at age %d, and no model is so old", n, health.StaleAges[j-1])
 					old[j].add(l, held[born], e)
 				}
 				before, was = after, is
@@ -168,7 +167,7 @@ func TestStalePredictions(t *testing.T) {
 				}
 			}
 			got := l.Report().ByAge
-			must.Require(t, len(got) == 1+len(staleness.Ages), "%d ages", len(got))
+			must.Require(t, len(got) == 1+len(health.StaleAges), "%d ages", len(got))
 			fresh[0].compare(t, "at age 0", l.schema.Target != loss.Sign, got[0].Error, got[0].LogLoss, got[0].Deviance)
 			for j, r := range got[1:] {
 				old[1+j].compare(t, fmt.Sprint("at age ", r.Age), l.schema.Target != loss.Sign, r.Error, r.LogLoss, r.Deviance)
@@ -228,7 +227,7 @@ func TestStalenessOfFirstPass(t *testing.T) {
 	must.True(t, sampled() == was && was != 0, "answered %v events, %v in the first pass", sampled(), was)
 	blocks := l.blocks()
 	for _, b := range blocks {
-		must.True(t, b.Name == staleness.Block || !bytes.HasPrefix([]byte(b.Name), []byte(staleness.Block)), "there is a block %s", b.Name)
+		must.True(t, b.Name == health.BlockStale || !bytes.HasPrefix([]byte(b.Name), []byte(health.BlockStale)), "there is a block %s", b.Name)
 	}
 }
 
@@ -240,7 +239,7 @@ func TestStalenessOfDelayedLabels(t *testing.T) {
 			l := c.learner(t)
 			var fresh, all measure.Classes
 			var arrival online.Prediction
-			var was [1 + len(staleness.Ages)]float64
+			var was [1 + len(health.StaleAges)]float64
 			for i, e := range c.events {
 				if i == 200 { // the labels of earlier events have arrived
 					was = sampled(l.Report())

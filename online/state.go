@@ -18,7 +18,6 @@ import (
 	"blankout/internal/loss"
 	"blankout/internal/model"
 	"blankout/online/health"
-	"blankout/online/monitor"
 	"blankout/online/rare"
 )
 
@@ -31,10 +30,10 @@ type Snapshot struct {
 	state   []byte // block "learner"
 	refused []byte // block "refused"
 	report  Report
-	counted monitor.Counted
+	counted health.Counted
 	foreign func(column uint32) bool
 	unit    batch.Unit
-	older   iter.Seq[event.Block] // blocks of the models of package staleness
+	older   iter.Seq[event.Block] // blocks of the older models, see health.Monitors.Older
 	err     error                 // error of older
 }
 
@@ -44,7 +43,7 @@ func (l *Learner) Snapshot() *Snapshot {
 	l.snapshot = l.encoder.Table.Snapshot(l.snapshot)
 	schema := l.encoder.Schema().View()
 	s := &Snapshot{
-		model: l.model(schema, l.snapshot), largest: l.predictor.mixture.Largest(0), state: l.encode(), refused: coder.Encode(l.monitors.Refused.State), report: l.Report(), foreign: l.encoder.Scaling.OwnBasisColumns(), counted: l.counted().Clone(),
+		model: l.model(schema, l.snapshot), largest: l.predictor.mixture.Largest(0), state: l.encode(), refused: coder.Encode(l.monitors.Counts.Refused.State), report: l.Report(), foreign: l.encoder.Scaling.OwnBasisColumns(), counted: l.counted().Clone(),
 	}
 	s.older, s.err = l.monitors.Older.EachBlock()
 	for v := range l.levels.Noises {
@@ -291,7 +290,7 @@ func restored(c Config, set settings, m *model.Linear, learner, refused []byte) 
 		return nil, fmt.Errorf("block learner: %d bytes do not fit its format", len(learner))
 	}
 	r := coder.Read(refused)
-	if l.monitors.Refused.State(r); !r.Done() {
+	if l.monitors.Counts.Refused.State(r); !r.Done() {
 		return nil, fmt.Errorf("block refused: %d bytes do not fit its format", len(refused))
 	}
 	l.encoder.Fields.Missing = l.encoder.Fields.Missing.WithPolicies(l.predictor.mixture.Policies())

@@ -10,12 +10,11 @@ import (
 	"blankout/internal/measure"
 	"blankout/internal/model"
 	"blankout/online/health"
-	"blankout/online/monitor"
 )
 
 // Report holds all measures and counts of a Learner.
 type Report struct {
-	monitor.Report
+	health.Report
 	// RefreshFailures is the number of IRLS steps that had no solution. Such a step changes nothing.
 	RefreshFailures uint64
 	Features        int // number of features that have weights
@@ -33,7 +32,7 @@ type Report struct {
 
 // Alarms holds the alarms of all monitors. It is cheap to compute, so it can be requested after each batch of events.
 type Alarms struct {
-	monitor.Alarms
+	health.Alarms
 	Events uint64 // as in Report
 }
 

@@ -97,7 +97,7 @@ func (l *Learner) observeNumber(e *event.Example, value, fresh float64, missing 
 	if seen.Loss = math.Abs(e.Target - value); t.unit.Deviation() > 0 {
 		seen.Loss /= t.unit.Deviation()
 	}
-	l.monitors.Measures.Numbers.Loss = t.unit.Loss(t.loss)
+	l.monitors.Counts.Numbers.Loss = t.unit.Loss(t.loss)
 	l.observe(e, seen, told)
 	t.residual.Take(t.unit.Target, t.unit.Clip(e.Target), value, missing.Variance)
 }

@@ -15,7 +15,6 @@ import (
 	"blankout/internal/must"
 	"blankout/online"
 	"blankout/online/health"
-	"blankout/online/monitor"
 	"blankout/serve"
 )
 
@@ -81,7 +80,7 @@ func TestFieldMetricsAreLimited(t *testing.T) {
 		h.Fields = append(h.Fields, f)
 	}
 	_, service := learned(t)
-	service.Status = func() *run.Status { return &run.Status{Learner: online.Report{Report: monitor.Report{Health: h}}} }
+	service.Status = func() *run.Status { return &run.Status{Learner: online.Report{Report: health.Report{Health: h}}} }
 	url := start(t, serve.DefaultConfig(), service)
 	status, text, _ := call(t, "GET", url+"/metrics", "")
 	must.Require(t, status == 200 && strings.Contains(text, `blankout_field_alarms{kind="missing"} 50`), "%d %.300s", status, text)

@@ -17,7 +17,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/eventtest"
 	"blankout/internal/must"
-	"blankout/online/memory"
+	"blankout/online"
 )
 
 // TestHealthIsLogged checks that a dead field is logged once, however often the run is restarted, and once again when
@@ -86,7 +86,7 @@ func TestManyAlarmsAreLogged(t *testing.T) {
 // crowding starts a service whose Learner has no memory for some events that the decoder accepts.
 func crowding(t *testing.T, dir string, n int, refuse func(offset int) bool) *service {
 	c := learnerConfig()
-	c.MaxMemory = int(memory.Least)
+	c.MaxMemory = online.LeastMemory
 	s := startAs(t, dir, n, 1, c)
 	s.source.spoil = func(e *event.Example) {
 		e.Value = fmt.Append(nil, e.Offset)

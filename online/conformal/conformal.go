@@ -1,4 +1,5 @@
-// Package conformal determines how large prediction sets and intervals must be for a given coverage.
+// Package conformal states how certain predictions are: it determines how large prediction sets and intervals must be
+// for a given coverage, and calibrates probabilities (see Link).
 //
 // A prediction has a nonconformity score: -log p of the label for classification, and the distance from the label in
 // standard deviations for regression. A prediction set or interval contains all labels whose score is at most a limit.
@@ -46,7 +47,7 @@ const (
 	every = 8
 	// bins is the number of bins of a histogram. The bins have equal widths in x = score/(1+score).
 	bins = 128
-	// largest is the weight of the newest score at which all weights are scaled down.
+	// largest is the weight of the newest score or event at which all weights are scaled down.
 	largest = 1e100
 	// largestSize is the size from which on an interval counts as unbounded.
 	largestSize = 1e40

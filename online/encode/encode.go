@@ -7,9 +7,7 @@ import (
 	"blankout/internal/coder"
 	"blankout/internal/event"
 	"blankout/internal/model"
-	"blankout/online/health"
 	"blankout/online/readings"
-	"blankout/online/scaling"
 	"blankout/online/silent"
 )
 
@@ -23,7 +21,7 @@ type Rows struct {
 // Encoder encodes events. It owns the scales of columns.
 type Encoder struct {
 	Rows
-	Scaling   scaling.Scaling
+	Scaling   Scaling
 	schema    *event.Schema
 	Fields    readings.Fields // which fields events usually have
 	transform func(field string) model.Transform
@@ -33,7 +31,7 @@ type Encoder struct {
 	intercept float64 // value of the constant feature
 	known     int     // number of fields that events have had so far
 	due       bool    // dense columns must be reviewed
-	turns     bool    // fields have turned out to count, or not to, see scaling.Scaling.TurnCounts
+	turns     bool    // fields have turned out to count, or not to, see Scaling.turnCounts
 }
 
 // Settings are the settings of an Encoder.
@@ -48,7 +46,7 @@ type Settings struct {
 	Presence    bool // numeric columns that are absent from many events get a presence column
 	Named       bool // only numeric columns of named fields get a presence column
 	Together    Together
-	Constant    bool // the noise is independent of feature values, see scaling.Settings
+	Constant    bool // the noise is independent of feature values, see rows.Event.Basis
 	Intercept   bool // whether there is an intercept
 	// Knots returns the largest number of knots per spline, given the number of numeric columns. Knots is nil if there
 	// are no splines.
@@ -67,7 +65,7 @@ func New(c Settings, s *event.Schema) *Encoder {
 	n := &Encoder{
 		Rows: Rows{model.NewTable(c.Width), make([]float64, c.Width)}, schema: s, transform: c.Transform, faults: readings.Faults{Faulty: c.Faulty},
 		deaths:  deaths{Silence: c.Silence, values: &silent.Values{}},
-		Scaling: scaling.New(scaling.Settings{Presence: c.Presence, Named: c.Named, Constant: c.Constant, Expert: c.Knots}, c.Standardize, s.ColumnsGoMissing()), Fields: readings.New(c.Policies, s.Absent, c.Numbers),
+		Scaling: newScaling(c, s.ColumnsGoMissing()), Fields: readings.New(c.Policies, s.Absent, c.Numbers),
 		together: c.Together,
 	}
 	if n.Intercepts[model.StatCount] = 1; c.Intercept {
@@ -98,8 +96,8 @@ func (n *Encoder) Observe(came *event.Example, number uint64, in *Input) {
 	e := n.faults.Declare(came, n.schema)
 	n.findMissing(e, in)
 	rates := n.count(came, e, number)
-	n.Scaling.CountForKnots(e, n.Table.Len(), n.presences)
-	n.turns = n.Scaling.WatchCounts(e)
+	n.Scaling.countForKnots(e, n.Table.Len(), n.presences)
+	n.turns = n.Scaling.watchCounts(e)
 	columns, raw, numbers := n.columns(e)
 	in.reset(e, number, len(columns))
 	in.Columns, in.Raw, in.Rows, in.Rates = columns, raw, n.Table.TouchAll(columns, in.Rows), rates
@@ -116,7 +114,7 @@ func (n *Encoder) Observe(came *event.Example, number uint64, in *Input) {
 			row[model.StatInverse], in.X[i] = 1, raw[i]
 		}
 		n.pair(in)
-		n.due = n.Scaling.Count(e.Features)
+		n.due = n.Scaling.count(e.Features)
 	}
 	in.close(n.Intercepts, n.intercept)
 	n.died(in)
@@ -149,7 +147,7 @@ func (n *Encoder) columns(e *event.Example) (columns []uint32, raw []float64, nu
 	if len(n.Scaling.Scaler.Dense) == 0 && n.Scaling.Scaler.Splines == nil {
 		return e.Features.Index, e.Features.Value, e.Features.Len()
 	}
-	return n.Scaling.Columns(e.Features)
+	return n.Scaling.columns(e.Features)
 }
 
 // pair finds the numeric columns of an event that have a presence column.
@@ -198,20 +196,20 @@ func (n *Encoder) observe(in *Input, raw []float64) {
 }
 
 // observeOne adds one feature to the statistics of its column. That may change the column's scale.
-func (n *Encoder) observeOne(in *Input, i int, x float64, t scaling.Treatment, field uint16) {
+func (n *Encoder) observeOne(in *Input, i int, x float64, t treatment, field uint16) {
 	row, column, scaler := in.Rows[i], in.Columns[i], &n.Scaling.Scaler
 	stats := row[:model.ScalerWidth:model.ScalerWidth]
 	known, center, inverse := stats[model.StatCount] > 0, stats[model.StatCenter], stats[model.StatInverse]
 	z := scaler.Deviations(stats, x)
-	if t == scaling.Numeric {
-		n.Scaling.Reading(column, field, x, z)
+	if t == treatNumeric {
+		n.Scaling.reading(column, field, x, z)
 	}
-	m := n.Scaling.Observe(column, stats, x, z, t, field)
-	if stays := stats[model.StatCenter] == center && stats[model.StatInverse] == inverse; !stays || m.Moves() || m.Keep != 1 {
+	m := n.Scaling.observe(column, stats, x, z, t, field)
+	if stays := stats[model.StatCenter] == center && stats[model.StatInverse] == inverse; !stays || m.moves() || m.Keep != 1 {
 		was := [model.ScalerWidth]float64{model.StatCenter: center, model.StatInverse: inverse}
 		from, to := scaler.Standardization(was[:]), scaler.Standardization(stats)
 		in.Moves = append(in.Moves, Move{
-			Row: row, Ratio: m.Ratio, Shift: m.Shift, Keep: m.Keep, Column: column, Numeric: t == scaling.Numeric, Renews: from.Unit != to.Unit || to.Scale == 0,
+			Row: row, Ratio: m.Ratio, Shift: m.Shift, Keep: m.Keep, Column: column, Numeric: t == treatNumeric, Renews: from.Unit != to.Unit || to.Scale == 0,
 			Was: from, Is: to, At: i, center: stats[model.StatCenter], inverse: stats[model.StatInverse],
 		})
 		if known { // the weights of a new column are 0, so no score depends on its scale
@@ -235,9 +233,9 @@ func (n *Encoder) Rescale(in *Input) {
 }
 
 // steady adds consecutive features, starting at index i, that change no scale: categories, and numbers with a settled
-// scale (scaling.Rests, and not transformed). It is for events with fields. It returns the index after the added features.
+// scale (keepsScale, and not transformed). It is for events with fields. It returns the index after the added features.
 func (n *Encoder) steady(in *Input, raw []float64, i int, fields []uint16) int {
-	kinds, bending := n.Scaling.Kinds, n.Scaling.SeeksKnots()
+	kinds, bending := n.Scaling.Kinds, n.Scaling.seeksKnots()
 	rows, raw, xs := in.Rows[:len(fields)], raw[:len(fields)], in.X[:len(fields)]
 	for ; i < len(fields); i++ {
 		stats, x := (*[model.ScalerWidth]float64)(rows[i]), raw[i]
@@ -245,8 +243,8 @@ func (n *Encoder) steady(in *Input, raw []float64, i int, fields []uint16) int {
 		switch kinds[fields[i]] {
 		case event.Numeric:
 			z := (x - stats[model.StatCenter]) * stats[model.StatInverse]
-			if bending || n.Scaling.Rereads(in.Columns[i]) || !(z >= -model.ScalerClip && z <= model.ScalerClip) ||
-				!(stats[model.StatInverse] > 0) || !scaling.Rests(count) && !n.Scaling.Samples(in.Columns[i], count, x) {
+			if bending || n.Scaling.rereads(in.Columns[i]) || !(z >= -model.ScalerClip && z <= model.ScalerClip) ||
+				!(stats[model.StatInverse] > 0) || !keepsScale(count) && !n.Scaling.samples(in.Columns[i], count, x) {
 				return i
 			}
 			model.AddReading(stats, count, x)
@@ -290,7 +288,7 @@ func (n *Encoder) divided(in *Input, raw []float64, i, end int) int {
 // deviating adds consecutive features, starting at index i, whose columns keep their scale, the standard deviation. It
 // is for events of a sparse text format. It returns the index after the added features.
 func (n *Encoder) deviating(in *Input, raw []float64, i int, of *kinds) int {
-	reads, kinds := n.Scaling.Reads(), n.Scaling.Kinds
+	reads, kinds := n.Scaling.reads(), n.Scaling.Kinds
 	if reads && len(kinds) > 0 && kinds[0] == event.Numeric {
 		return i
 	}
@@ -311,11 +309,11 @@ func (n *Encoder) deviating(in *Input, raw []float64, i int, of *kinds) int {
 		stats, x := (*[model.ScalerWidth]float64)(rows[i]), raw[i]
 		count, inverse := stats[model.StatCount]+1, stats[model.StatInverse]
 		z := n.Scaling.Scaler.Deviations(stats[:], x)
-		if inverse == 0 || !(z >= -model.ScalerClip && z <= model.ScalerClip) || isDense && !scaling.Rests(count) && !n.Scaling.Samples(columns[i], count, x) || !isDense && !scaling.RestsSpread(count, z) {
+		if inverse == 0 || !(z >= -model.ScalerClip && z <= model.ScalerClip) || isDense && !keepsScale(count) && !n.Scaling.samples(columns[i], count, x) || !isDense && !keepsSpread(count, z) {
 			break
 		}
 		if reads && isDense {
-			n.Scaling.Reading(columns[i], 0, x, z)
+			n.Scaling.reading(columns[i], 0, x, z)
 		}
 		if inverse < 0 { // the statistics are of transformed values
 			x = stats[model.StatCenter] - z/inverse
@@ -336,7 +334,7 @@ func settled(rows [][]float64, raw, xs []float64, i int) int {
 		stats, x := (*[model.ScalerWidth]float64)(rows[i]), raw[i]
 		count, inverse := stats[model.StatCount]+1, stats[model.StatInverse]
 		if count != latest {
-			latest, rests = count, scaling.Rests(count)
+			latest, rests = count, keepsScale(count)
 		}
 		z := (x - stats[model.StatCenter]) * inverse
 		if !(rests && inverse > 0 && z >= -model.ScalerClip && z <= model.ScalerClip) {
@@ -366,23 +364,15 @@ func (n *Encoder) Review() *Review {
 	move := func(row []float64, ratio, shift float64) {
 		r.Moves = append(r.Moves, Move{Row: row, Ratio: ratio, Shift: shift, Keep: 1})
 	}
-	n.Scaling.Reviewed = false
 	if n.due {
-		r.Removed = n.Scaling.Review(n.Fields.Missing.Columns, n.Table.Touch, move)
+		r.Removed = n.Scaling.review(n.Fields.Missing.Columns, n.Table.Touch, move)
+		r.Some = n.Scaling.events <= denseEvents
 	}
 	if n.turns {
-		r.Removed = append(r.Removed, n.Scaling.TurnCounts(n.Table.Touch, move)...)
+		r.Removed = append(r.Removed, n.Scaling.turnCounts(n.Table.Touch, move)...)
 	}
 	n.due, n.turns = false, false
-	r.Some = n.Scaling.Reviewed
 	return r
-}
-
-// Met fills to with an event for monitors: as it arrived and as it was encoded.
-func (n *Encoder) Met(came *event.Example, in *Input, to *health.Met) {
-	fields, e := n.schema.Fields, in.Event
-	to.Event, to.Came, to.Number, to.Named, to.Present = e, came, in.Number, n.Fields.Named, n.Fields.PresentIn(came, e, fields)
-	to.Fields, to.Usual = fields[:min(len(fields), len(n.Scaling.Kinds))], n.Fields.Usual(in.Number)
 }
 
 // Read encodes an event without learning from it, and changes no state. It omits features whose column was in no
@@ -432,7 +422,7 @@ func (n *Rows) Widen(width int, fill func(to, from []float64)) {
 func (n *Encoder) addFields() {
 	for i := len(n.Scaling.Kinds); i < min(n.known, len(n.schema.Fields)); i++ {
 		f := n.schema.Fields[i]
-		n.Scaling.AddField(f.Kind, n.transform(f.Name))
+		n.Scaling.addField(f.Kind, n.transform(f.Name))
 	}
 }
 
@@ -440,14 +430,14 @@ func (n *Encoder) addFields() {
 func (n *Encoder) State(c *coder.Coder) {
 	c.Floats(&n.Intercepts)
 	n.Fields.State(c)
-	n.Scaling.DenseState(c)
-	n.Scaling.ReadingsState(c)
-	n.Scaling.KnotsState(c)
+	n.Scaling.denseState(c)
+	n.Scaling.readingsState(c)
+	n.Scaling.knotsState(c)
 	n.faults.State(c)
 	n.deaths.values.State(c)
 	if c.Int(&n.known); c.Decode {
 		n.addFields()
-		c.Failed = c.Failed || len(n.Intercepts) != n.Table.Width() || n.Scaling.Misfit() || n.Fields.Misfit()
+		c.Failed = c.Failed || len(n.Intercepts) != n.Table.Width() || n.Scaling.misfit() || n.Fields.Misfit()
 	}
 }
 
@@ -467,7 +457,7 @@ type kinds struct {
 }
 
 func (n *Encoder) kinds(in *Input) kinds {
-	return kinds{n: n, in: in, fields: n.fields(in), settled: n.Scaling.Settled(), dense: n.Scaling.Scaler.Dense, spread: n.Scaling.SpreadColumns()}
+	return kinds{n: n, in: in, fields: n.fields(in), settled: n.Scaling.settled(), dense: n.Scaling.Scaler.Dense, spread: n.Scaling.SpreadColumns()}
 }
 
 // fields returns the fields of an event's features. It returns nil if there is a column whose scaling does not follow
@@ -504,10 +494,10 @@ func (k *kinds) upTo(i int) int {
 }
 
 // treat returns how feature i is scaled, and its field.
-func (k *kinds) treat(i int) (t scaling.Treatment, field uint16) {
+func (k *kinds) treat(i int) (t treatment, field uint16) {
 	if k.fields != nil {
 		field = k.fields[i]
-		return k.n.Scaling.Treat(k.n.Scaling.Kinds[field], false, false, k.settled), field
+		return k.n.Scaling.treat(k.n.Scaling.Kinds[field], false, false, k.settled), field
 	}
 	column, e, kind := k.in.Columns[i], k.in.Event, event.Sparse
 	if len(k.n.Scaling.Kinds) > 0 {
@@ -523,7 +513,7 @@ func (k *kinds) treat(i int) (t scaling.Treatment, field uint16) {
 		kind = k.n.Scaling.Kinds[k.field]
 	}
 	k.dense, k.spread = from(k.dense, column), from(k.spread, column)
-	return k.n.Scaling.Treat(kind, begins(k.dense, column), begins(k.spread, column), k.settled), k.field
+	return k.n.Scaling.treat(kind, begins(k.dense, column), begins(k.spread, column), k.settled), k.field
 }
 
 // from returns the part of an ascending list that starts at the given column. It needs no search if the list has all
@@ -539,3 +529,28 @@ func from(list []uint32, column uint32) []uint32 {
 }
 
 func begins(list []uint32, column uint32) bool { return len(list) > 0 && list[0] == column }
+
+// The part below ends the observation of events, before an exact solution is computed.
+
+// Freeze makes the statistics of all events take effect. It returns the Scaler, and the table, whose rows begin with
+// the statistics of their columns. kind returns the kind of a column's field. Freeze does not convert weights, so it
+// may be used only before the rows have weights. The Encoder must not be used afterwards.
+func (n *Encoder) Freeze(kind func(column uint32) event.Kind) (model.Scaler, *model.Table) {
+	s := &n.Scaling
+	if !s.settled() && s.Scaler.Mode != model.StandardizeScale {
+		s.review(n.Fields.Missing.Columns, n.Table.Touch, func([]float64, float64, float64) {})
+	}
+	if s.seeksKnots() {
+		s.findKnots(n.Table.Len(), n.presences)
+	}
+	for i := range n.Table.Len() {
+		column, row := n.Table.Column(i)
+		s.freeze(column, row[:model.ScalerWidth], kind(column))
+	}
+	if c := s.Scaler.Splines; c != nil {
+		for i := range c.Columns {
+			n.Table.Touch(c.BasisColumn(i, 0))[model.StatInverse] = 1
+		}
+	}
+	return s.Scaler, n.Table
+}

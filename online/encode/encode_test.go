@@ -10,7 +10,6 @@ import (
 	"blankout/internal/eventtest"
 	"blankout/internal/model"
 	"blankout/internal/must"
-	"blankout/online/scaling"
 )
 
 // TestWithZeros checks that WithZeros inserts, in order, the columns that are 0 if absent. It must not insert columns
@@ -69,7 +68,7 @@ func TestDeviating(t *testing.T) {
 		n.Rescale(&in)
 		for i, column := range x.Index {
 			_, dense := slices.BinarySearch(scaler.Dense, column)
-			if len(in.Moves) > 0 || dense && !scaling.Rests(want[i][model.StatCount]) || number < 1100 {
+			if len(in.Moves) > 0 || dense && !keepsScale(want[i][model.StatCount]) || number < 1100 {
 				continue
 			}
 			got := in.Rows[i][:model.ScalerWidth]
@@ -135,7 +134,7 @@ func TestNamedPresence(t *testing.T) {
 		}
 		n.Review()
 	}
-	n.Scaling.FindKnots(n.Table.Len(), n.presences)
+	n.Scaling.findKnots(n.Table.Len(), n.presences)
 	_, dense := slices.BinarySearch(n.Scaling.Scaler.Dense, 2)
 	must.True(t, dense && n.Scaling.Scaler.Splines == nil, "dense columns %v, splines %+v", n.Scaling.Scaler.Dense, n.Scaling.Scaler.Splines)
 }

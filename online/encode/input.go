@@ -1,5 +1,6 @@
 // Package encode converts an event to the form that the mixed learners (experts) use: the rows of its features and
-// their standardized values.
+// their standardized values. It owns the statistics of columns (Scaling), from which it determines scales, dense columns
+// and the knots of splines.
 package encode
 
 import (
@@ -9,7 +10,6 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/model"
 	"blankout/online/readings"
-	"blankout/online/scaling"
 	"blankout/online/silent"
 )
 
@@ -110,7 +110,7 @@ func (in *Input) close(intercepts []float64, x float64) {
 
 // Numbers appends the numeric features of a labeled event to read. Numeric features are the centered and scaled columns
 // and, if columns can be missing, the columns that are 0 if absent. Call Numbers before Review.
-func (n *Encoder) Numbers(in *Input, read *scaling.Read) {
+func (n *Encoder) Numbers(in *Input, read *Numbers) {
 	of, unfilled := n.kinds(in), n.Scaling.Scaler.Unfilled
 	if in.Event.Field == nil && len(of.dense) == 0 && !unfilled {
 		return // the event has only categories
@@ -120,13 +120,13 @@ func (n *Encoder) Numbers(in *Input, read *scaling.Read) {
 			return // spline columns have no raw values
 		}
 		switch t, field := of.treat(i); {
-		case t == scaling.Numeric:
+		case t == treatNumeric:
 			if int(field) >= len(n.Scaling.Kinds) || n.Scaling.Kinds[field] != event.Numeric {
 				field = 0
 			}
-			read.Values = append(read.Values, scaling.Value{Column: column, Field: field, X: in.X[i], Raw: in.Raw[i]})
-		case t == scaling.Spread && unfilled:
-			read.Spread = append(read.Spread, scaling.Value{Column: column, X: in.X[i]})
+			read.Values = append(read.Values, Number{Column: column, Field: field, X: in.X[i], Raw: in.Raw[i]})
+		case t == treatSpread && unfilled:
+			read.Spread = append(read.Spread, Number{Column: column, X: in.X[i]})
 		}
 	}
 }
@@ -183,7 +183,7 @@ func (n *Encoder) Find(e *event.Example, now readings.Moment) (changes []reading
 			r = &Review{}
 		}
 		row := n.Table.Touch(x.Column)
-		ratio, shift := n.Scaling.Restart(row, x.Others)
+		ratio, shift := n.Scaling.restartWith(row, x.Others)
 		r.Moves, r.Removed = append(r.Moves, Move{Row: row, Ratio: ratio, Shift: shift, Keep: 1}), append(r.Removed, x.Column)
 	}
 	return changes, r
@@ -207,7 +207,7 @@ type Silence struct {
 type deaths struct {
 	Silence
 	values *silent.Values
-	read   scaling.Read // scratch for ReadDead
+	read   Numbers // scratch for ReadDead
 }
 
 // Dead returns the values of silently missing (dead) numeric columns, or nil before any number has been read.

@@ -19,7 +19,6 @@ import (
 	"blankout/internal/model"
 	"blankout/online/encode"
 	"blankout/online/mixture"
-	"blankout/online/scaling"
 	"blankout/online/schedule"
 )
 
@@ -145,7 +144,7 @@ type Experts struct {
 	gain    Gain
 	fresh   bool // the second-order expert was reset after the latest call of Score
 	stale   bool // the rows do not have the current weights
-	read    scaling.Read
+	read    encode.Numbers
 	sums    []float64 // scratch for addSums
 	column  Input     // scratch for ColumnWeights
 }

@@ -5,10 +5,11 @@ package health
 import (
 	"blankout/internal/coder"
 	"blankout/internal/event"
+	"blankout/online/readings"
 )
 
-// Alarms holds the latest starts and ends of field alarms.
-type Alarms struct {
+// alarmLog holds the latest starts and ends of field alarms.
+type alarmLog struct {
 	raised  uint64        // number of raised alarms
 	changes []fieldChange // the latest changes, oldest first
 	changed uint64        // number of changes
@@ -29,8 +30,8 @@ const (
 type fieldChange struct {
 	field, kind  int
 	what         changeKind
-	event        uint64 // event at which the change was detected
-	since, until Moment // start and end of the alarm
+	event        uint64          // event at which the change was detected
+	since, until readings.Moment // start and end of the alarm
 	value        alarmValue
 	comes        form // the form in which the field arrives now
 }
@@ -58,7 +59,7 @@ func (f form) String() string {
 }
 
 // add adds a change.
-func (a *Alarms) add(x fieldChange) {
+func (a *alarmLog) add(x fieldChange) {
 	if x.what == alarmRaised {
 		a.raised++
 	}
@@ -70,7 +71,7 @@ func (a *Alarms) add(x fieldChange) {
 }
 
 // state encodes or decodes the changes. fields is the number of fields.
-func (a *Alarms) state(c *coder.Coder, fields int) {
+func (a *alarmLog) state(c *coder.Coder, fields int) {
 	c.Uint(&a.raised)
 	c.Uint(&a.changed)
 	coder.Length(c, &a.changes, healthChanges)
@@ -84,8 +85,8 @@ func (x *fieldChange) state(c *coder.Coder, fields int) {
 	c.Int(&x.kind)
 	c.Uint((*uint64)(&x.what))
 	c.Uint(&x.event)
-	x.since.state(c)
-	x.until.state(c)
+	x.since.State(c)
+	x.until.State(c)
 	c.Each(&x.value.Now, &x.value.Usual, &x.value.Change, &x.value.before, &x.value.after, &x.value.at, &x.value.expected)
 	c.Bool(&x.value.logged)
 	c.Uint((*uint64)(&x.comes))

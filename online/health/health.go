@@ -11,6 +11,7 @@ import (
 	"blankout/internal/coder"
 	"blankout/internal/event"
 	"blankout/internal/model"
+	"blankout/online/readings"
 )
 
 // Fields monitors the health of each field.
@@ -25,15 +26,15 @@ import (
 // Another measure is the mean of a number. Values are sampled at one event in eight, selected by the number of the
 // event. The third measure is the fraction of numbers that the learner doubts, of those that it examines.
 type Fields struct {
-	events uint64  // number of events in the current block
-	named  float64 // number of events in the block whose missing fields are known
-	start  Moment  // first event of the current block
+	events uint64          // number of events in the current block
+	named  float64         // number of events in the block whose missing fields are known
+	start  readings.Moment // first event of the current block
 	// The fields whose absence is counted at every event: all fields that most events had at the end of some block.
 	// Fields are never removed from the set. A field that is missing is soon no longer usual (see model.Missing), but
 	// its absence must still be counted.
 	watched model.FieldSet
 	fields  []fieldHealth // by field id
-	alarms  Alarms
+	alarms  alarmLog
 
 	seen *model.Missing // model whose usual fields were added to watched
 
@@ -61,7 +62,7 @@ type fieldHealth struct {
 	// the other numbers of the event predict.
 	examined, doubted, reading, expected float64
 	// The latest run of events without the field: its first event (run) and last event (last).
-	run   Moment
+	run   readings.Moment
 	last  uint64
 	usual float64 // decayed number of events with the field, over about usualEvents events
 	comes form    // form of the field in the alarm about its presence
@@ -71,7 +72,7 @@ type fieldHealth struct {
 	first           [3]float64
 	measures        [fieldMeasures]fieldMeasure
 	cost            fieldCost
-	stuck           Stuck // zero if the field is not stuck
+	stuck           stuck // zero if the field is not stuck
 }
 
 // The measures of a field.
@@ -138,14 +139,14 @@ type fieldMeasure struct {
 	// positive.
 	above, below float64
 	pending      observed // not added to the usual value yet
-	since        Moment
+	since        readings.Moment
 	sinceN       float64
 	sinceSum     float64
-	alarm        float64 // 1 for above, -1 for below, 0 for no alarm
-	calm         float64 // number of consecutive blocks that would not have raised the alarm
-	until        Moment  // first event of the calm blocks
-	found        uint64  // event at which the alarm was raised
-	before       float64 // expected error when the alarm was raised, -1 if unknown
+	alarm        float64         // 1 for above, -1 for below, 0 for no alarm
+	calm         float64         // number of consecutive blocks that would not have raised the alarm
+	until        readings.Moment // first event of the calm blocks
+	found        uint64          // event at which the alarm was raised
+	before       float64         // expected error when the alarm was raised, -1 if unknown
 }
 
 // observed holds the observations of a measure in one block.
@@ -185,7 +186,7 @@ func (o observed) step(mean, variance, reach, allowance float64) float64 {
 
 // compare compares a block, which begins at start, with the usual value of a measure. The result is alarmRaised if the
 // block raises an alarm, alarmEnded if it ends one, and 0 otherwise.
-func (m *fieldMeasure) compare(kind int, o observed, start Moment) (change changeKind) {
+func (m *fieldMeasure) compare(kind int, o observed, start readings.Moment) (change changeKind) {
 	const recent = 1 - float64(healthBlock)/recentEvents
 	m.recentN, m.recentSum = m.recentN*recent+o.n, m.recentSum*recent+o.sum
 	if o.n == 0 {
@@ -291,7 +292,7 @@ func (h *Fields) Take(m *Met) {
 		h.grow(fields)
 	}
 	if h.events == 0 {
-		h.start = Moment{m.Number, e.Time}
+		h.start = readings.Moment{Event: m.Number, Time: e.Time}
 	}
 	h.events++
 	switch {
@@ -318,7 +319,7 @@ func (h *Fields) Take(m *Met) {
 				}
 			}
 		}
-		if Sampled(m.Number, sampledBits) {
+		if sampled(m.Number, sampledBits) {
 			h.sampleValues(m)
 		}
 		if m.Examined {
@@ -341,7 +342,7 @@ func (h *Fields) countMissing(word uint64, i int, event uint64, time int64) {
 		f := &h.fields[i<<6|bits.TrailingZeros64(word)]
 		f.missing++
 		if f.last != event-1 {
-			f.run = Moment{event, time}
+			f.run = readings.Moment{Event: event, Time: time}
 		}
 		f.last = event
 	}
@@ -549,7 +550,7 @@ func (f *fieldHealth) resetReference() {
 
 // run is a run of n events, up to the current event, in which a field is missing.
 type run struct {
-	since Moment
+	since readings.Moment
 	n     float64
 }
 
@@ -561,7 +562,7 @@ func (h *Fields) reviewMeasure(met *Met, id, kind int, o observed, r run) {
 	what := m.compare(kind, o, h.start)
 	switch {
 	case what == alarmRaised:
-		m.found, m.before, m.until = met.Number, -1, Moment{}
+		m.found, m.before, m.until = met.Number, -1, readings.Moment{}
 		if kind == measureMissing {
 			m.before = met.Error
 			if r.n > 0 && r.since.Event >= m.since.Event && r.since.Event < m.since.Event+2*healthBlock {
@@ -601,20 +602,12 @@ type fieldCost struct {
 	square           float64 // sum of the squared differences
 }
 
-// Len returns the number of monitored fields.
-func (h *Fields) Len() int { return len(h.fields) }
-
-// Cost records the errors of a prediction with and without a field. An error is 1 if the predicted class is wrong, else
-// 0.
-func (h *Fields) Cost(id uint16, with, without float64) {
-	c := &h.fields[id].cost
+// add records the errors of a prediction with and without a field.
+func (c *fieldCost) add(with, without float64) {
 	c.n = c.n*costKeep + 1
 	c.with, c.missing = c.with*costKeep+with, c.missing*costKeep+without
 	c.square = c.square*costKeep + (without-with)*(without-with)
 }
-
-// Start returns the first event of the current block.
-func (h *Fields) Start() Moment { return h.start }
 
 // known reports whether there are enough samples for the method rise.
 func (c *fieldCost) known() bool { return c.n >= costLeast }
@@ -634,13 +627,13 @@ func (c *fieldCost) rise() float64 {
 func (h *Fields) State(c *coder.Coder) {
 	c.Uint(&h.events)
 	c.Float(&h.named)
-	h.start.state(c)
+	h.start.State(c)
 	if coder.Length(c, &h.fields, MostFields); c.Decode {
 		h.watched = model.NewFieldSet(len(h.fields))
 	}
 	for id := range h.fields {
 		f := &h.fields[id]
-		if !f.state(c) {
+		if !f.state(c, id) {
 			continue
 		}
 		if f.watched {
@@ -657,8 +650,8 @@ func (h *Fields) State(c *coder.Coder) {
 	h.alarms.state(c, len(h.fields))
 }
 
-// state encodes or decodes a field, and reports whether it was decoded.
-func (f *fieldHealth) state(c *coder.Coder) (read bool) {
+// state encodes or decodes the field id, and reports whether it was decoded.
+func (f *fieldHealth) state(c *coder.Coder, id int) (read bool) {
 	kind := uint64(f.kind)
 	c.Uint(&kind)
 	c.Bool(&f.watched)
@@ -668,7 +661,7 @@ func (f *fieldHealth) state(c *coder.Coder) (read bool) {
 	if kind > uint64(event.Cross) || f.comes > comesAs+form(event.Cross) {
 		c.Failed = true
 	}
-	f.run.state(c)
+	f.run.State(c)
 	c.Uint(&f.last)
 	c.Each(
 		&f.missing, &f.held, &f.null, &f.usual, &f.seen, &f.sum, &f.square, &f.center, &f.inverse, &f.first[0], &f.first[1], &f.first[2],
@@ -677,7 +670,7 @@ func (f *fieldHealth) state(c *coder.Coder) (read bool) {
 	for _, kind := range measuresOf(f.kind) {
 		f.measures[kind].state(c)
 	}
-	f.stuck.state(c)
+	f.stuck.state(c, id)
 	return c.Decode
 }
 
@@ -685,8 +678,8 @@ func (m *fieldMeasure) state(c *coder.Coder) {
 	c.Each(
 		&m.n, &m.sum, &m.square, &m.pending.n, &m.pending.sum, &m.pending.square, &m.recentN, &m.recentSum, &m.above, &m.below, &m.sinceN, &m.sinceSum, &m.alarm, &m.calm, &m.before)
 	c.Uint(&m.found)
-	m.since.state(c)
-	m.until.state(c)
+	m.since.State(c)
+	m.until.State(c)
 }
 
 // measuresOf returns the measures that apply to a field of this kind.

@@ -13,6 +13,7 @@ import (
 	"blankout/internal/longtest"
 	"blankout/internal/model"
 	"blankout/internal/must"
+	"blankout/online/readings"
 )
 
 // TestHealthFalseAlarms checks that false alarms on a stationary stream with many fields are rarer than one per day of
@@ -70,7 +71,7 @@ func TestHealthFalseAlarms(t *testing.T) {
 			for _, kind := range c.kinds {
 				o := [fieldMeasures]observed{{healthBlock, f.missing, f.missing}, {f.seen, f.sum, f.square}}[kind]
 				m := &f.measures[kind]
-				if m.compare(kind, o, Moment{Event: uint64(b)}) == alarmRaised {
+				if m.compare(kind, o, readings.Moment{Event: uint64(b)}) == alarmRaised {
 					alarms++
 				}
 				for side, sum := range []float64{m.above, m.below} {
@@ -179,8 +180,8 @@ func TestPriorOfRareClass(t *testing.T) {
 			p := c.p / float64(c.every)
 			loss := must.Either(label == 1, -math.Log(p), -math.Log(1-p))
 			e := &LabeledEvent{Number: uint64(i) + 1, After: uint64(i), Label: label, Weight: 1, Loss: loss}
-			w.Measures.Take(e)
-			w.Prior.Take(1, loss, w.Baselines.Tell(e), 1, e.Number)
+			w.Measures.take(e)
+			w.Prior.take(1, loss, w.Baselines.Tell(e), 1, e.Number)
 			if !c.worse && w.Prior.Exceeded {
 				t.Errorf("%s, event %d: %+v", name, i+1, w.Prior)
 				break
@@ -188,7 +189,7 @@ func TestPriorOfRareClass(t *testing.T) {
 		}
 		must.True(t, w.Prior.Exceeded == c.worse, "%s: %+v", name, w.Prior)
 		warned := false
-		for _, x := range w.Warnings(Stream{Events: 5 * priorBlock, Classes: []string{"a", "b"}}) {
+		for _, x := range w.warnings(Stream{Events: 5 * priorBlock, Classes: []string{"a", "b"}}) {
 			warned = warned || x.Kind == WarnPrior
 		}
 		must.True(t, warned == c.worse, "%s: warned %v, want %v", name, warned, c.worse)
@@ -204,11 +205,11 @@ func TestDivergenceIsNamed(t *testing.T) {
 	}{{1e6, 269064, "learning has diverged"}, {-1e6, .69, "learning has diverged"}, {4, 3, "a growing field"}, {4, .1, ""}} {
 		w := &Counts{}
 		for i := range 2 * priorBlock {
-			w.Prior.Take(2, c.loss, math.Ln2, c.score, uint64(i)+1)
-			w.Measures.Take(&LabeledEvent{Number: uint64(i) + 1, After: uint64(i), Label: i / 2 % 2, Predicted: i / 2 % 2, Weight: 2, Loss: c.loss})
+			w.Prior.take(2, c.loss, math.Ln2, c.score, uint64(i)+1)
+			w.Measures.take(&LabeledEvent{Number: uint64(i) + 1, After: uint64(i), Label: i / 2 % 2, Predicted: i / 2 % 2, Weight: 2, Loss: c.loss})
 		}
 		got := ""
-		for _, x := range w.Warnings(Stream{Events: 2 * priorBlock}) {
+		for _, x := range w.warnings(Stream{Events: 2 * priorBlock}) {
 			got += x.Text
 		}
 		must.True(t, strings.Contains(got, c.want) && (c.want != "" || got == "") && (!strings.Contains(got, "has diverged") || !strings.Contains(got, "a growing field")),
@@ -217,7 +218,7 @@ func TestDivergenceIsNamed(t *testing.T) {
 		w.Prior.State(out)
 		var again Prior
 		again.State(coder.Read(out.Out))
-		must.True(t, again.Size == w.Prior.Size && again.size == w.Prior.size && again.Diverged() == w.Prior.Diverged(), "%+v, saved %+v", again, w.Prior)
+		must.True(t, again.Size == w.Prior.Size && again.size == w.Prior.size && again.diverged() == w.Prior.diverged(), "%+v, saved %+v", again, w.Prior)
 	}
 }
 
@@ -247,7 +248,7 @@ func fill(v reflect.Value, n *int, but map[string]bool) {
 func TestStateHoldsEverything(t *testing.T) {
 	n := 0
 	h := &Fields{}
-	h.events, h.named, h.start = 7, 6, Moment{5, 4}
+	h.events, h.named, h.start = 7, 6, readings.Moment{Event: 5, Time: 4}
 	h.fields, h.watched = make([]fieldHealth, 5), model.NewFieldSet(5)
 	for i := range h.fields {
 		f := &h.fields[i]
@@ -262,7 +263,7 @@ func TestStateHoldsEverything(t *testing.T) {
 	}
 	h.link(3, 1)
 	h.link(4, 1)
-	h.alarms = Alarms{raised: 3, changed: 5, changes: make([]fieldChange, 3)}
+	h.alarms = alarmLog{raised: 3, changed: 5, changes: make([]fieldChange, 3)}
 	for i := range h.alarms.changes {
 		fill(reflect.ValueOf(&h.alarms.changes[i]).Elem(), &n, nil)
 	}
@@ -297,11 +298,11 @@ func TestCostOfAField(t *testing.T) {
 		for i := range c.samples {
 			switch {
 			case i*c.worse/c.samples != (i+1)*c.worse/c.samples:
-				h.Cost(0, 0, 1)
+				h.fields[0].cost.add(0, 1)
 			case (i+3)*c.better/c.samples != (i+4)*c.better/c.samples:
-				h.Cost(0, 1, 0)
+				h.fields[0].cost.add(1, 0)
 			default:
-				h.Cost(0, 1, 1)
+				h.fields[0].cost.add(1, 1)
 			}
 		}
 		m := &h.fields[0].measures[measureMissing]

@@ -12,6 +12,7 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/measure"
+	"blankout/online/readings"
 )
 
 // Health is the health of all fields at one instant. It is immutable.
@@ -109,9 +110,9 @@ type alarmValue struct {
 	logged        bool    // the field is not declared missing
 }
 
-// Changes returns the alarms that were raised or ended, oldest first, and their total number. It omits the first n.
+// changes returns the alarms that were raised or ended, oldest first, and their total number. It omits the first n.
 // Only the latest changes are stored.
-func (h *Fields) Changes(n uint64, fields []event.Field) (changes []FieldAlarm, all uint64) {
+func (h *Fields) changes(n uint64, fields []event.Field) (changes []FieldAlarm, all uint64) {
 	a := &h.alarms
 	if n >= a.changed {
 		return nil, a.changed
@@ -124,9 +125,6 @@ func (h *Fields) Changes(n uint64, fields []event.Field) (changes []FieldAlarm, 
 	}
 	return changes, a.changed
 }
-
-// Raised returns the number of alarms that were raised.
-func (h *Fields) Raised() uint64 { return h.alarms.raised }
 
 // Report returns the health of fields after the given number of events. forecast is the expected error rate of complete
 // events, or -1 if it is unknown. repeats may be nil. If not, it returns the fraction of a field's readings that equal
@@ -149,7 +147,7 @@ func (h *Fields) Report(events uint64, fields []event.Field, forecast float64, r
 	slices.SortStableFunc(out.Fields, func(a, b FieldHealth) int {
 		return cmp.Or(cmp.Compare(min(len(b.Alarms), 1), min(len(a.Alarms), 1)), cmp.Compare(b.rise(), a.rise()), cmp.Compare(b.strength, a.strength))
 	})
-	out.Changes, _ = h.Changes(0, fields)
+	out.Changes, _ = h.changes(0, fields)
 	return out
 }
 
@@ -158,7 +156,7 @@ func (h *Fields) report(fields []event.Field, id int, forecast float64) (field F
 	f := &h.fields[id]
 	field = FieldHealth{Field: fields[id].Name, Kind: fields[id].Kind, Group: fields[id].Group}
 	if known = f.stuck.Repeats > 0; known {
-		field.Alarms = append(field.Alarms, alarmOf(fields, f.stuck.change(id, alarmRaised, f.stuck.found, Moment{})))
+		field.Alarms = append(field.Alarms, alarmOf(fields, f.stuck.change(alarmRaised, f.stuck.found, readings.Moment{})))
 	}
 	for _, kind := range measuresOf(f.kind) {
 		if !f.measures[kind].known() {
@@ -167,7 +165,7 @@ func (h *Fields) report(fields []event.Field, id int, forecast float64) (field F
 		if known = true; f.measures[kind].alarm != 0 {
 			x := h.alarm(id, kind)
 			if f.measures[kind].calm == 0 {
-				x.until = Moment{}
+				x.until = readings.Moment{}
 			}
 			field.Alarms = append(field.Alarms, alarmOf(fields, &x))
 		}
@@ -247,10 +245,10 @@ func (h *Fields) value(id, kind int) alarmValue {
 func alarmOf(fields []event.Field, x *fieldChange) FieldAlarm {
 	a := FieldAlarm{
 		Field: fields[x.field].Name, Kind: FieldAlarmKinds[x.kind], State: alarmStates[x.what], Comes: x.comes.String(), Event: x.event,
-		SinceEvent: x.since.Event, Since: x.since.when(), Condition: x.value.Condition,
+		SinceEvent: x.since.Event, Since: x.since.When(), Condition: x.value.Condition,
 	}
 	if x.what == alarmEnded {
-		a.UntilEvent, a.Until = x.until.Event, x.until.when()
+		a.UntilEvent, a.Until = x.until.Event, x.until.When()
 	}
 	if x.value.before >= 0 {
 		a.ErrorBefore, a.ErrorAfter = &x.value.before, &x.value.after
@@ -268,7 +266,7 @@ func alarmOf(fields []event.Field, x *fieldChange) FieldAlarm {
 // text describes an alarm in a sentence.
 func (x *fieldChange) text(field string, kind event.Kind) string {
 	v, since := x.value, x.since.String()
-	calming := x.what == alarmRaised && x.until != Moment{} // it will end if its current state lasts
+	calming := x.what == alarmRaised && x.until != readings.Moment{} // it will end if its current state lasts
 	if x.what == alarmEnded || calming {
 		since = x.until.String()
 	}

@@ -4,11 +4,10 @@ import (
 	"cmp"
 	"math"
 	"slices"
-	"strconv"
-	"time"
 
 	"blankout/internal/coder"
 	"blankout/internal/event"
+	"blankout/internal/loss"
 	"blankout/internal/measure"
 	"blankout/internal/model"
 	"blankout/online/rare"
@@ -29,6 +28,22 @@ type Measures struct {
 	// Binary is nil unless there are two classes. The second class is the positive one.
 	Binary  *measure.Binary
 	Numbers *Numbers // nil for classification
+}
+
+// Numbers holds the progressive measures of regression.
+type Numbers struct {
+	Total, Window measure.Numbers // measures since the start and recent measures, as in Measures
+	// Loss is the loss function in the unit of the targets.
+	Loss loss.Loss
+}
+
+// Report returns the measures since the start of the stream.
+func (n *Numbers) Report() measure.NumbersReport { return n.Total.Report(n.Loss) }
+
+// State encodes or decodes the measures.
+func (n *Numbers) State(c *coder.Coder) {
+	c.Each(n.Total.Sums()...)
+	c.Each(n.Window.Sums()...)
 }
 
 // windowKeep is the decay factor of Measures.Window per event.
@@ -73,8 +88,8 @@ func (m *Measures) only() int {
 	return class
 }
 
-// Take measures a classified event.
-func (m *Measures) Take(t *LabeledEvent) {
+// take measures a classified event.
+func (m *Measures) take(t *LabeledEvent) {
 	for t.Label >= len(m.Classes) {
 		m.Classes = append(m.Classes, 0)
 	}
@@ -87,9 +102,9 @@ func (m *Measures) Take(t *LabeledEvent) {
 	m.Window.Add(right, t.Weight, t.Loss, windowKeep)
 }
 
-// TakeNumber measures a regression prediction. If told is false, the prediction was made before the first label and is
+// takeNumber measures a regression prediction. If told is false, the prediction was made before the first label and is
 // not measured.
-func (m *Measures) TakeNumber(t *LabeledEvent, told bool) {
+func (m *Measures) takeNumber(t *LabeledEvent, told bool) {
 	if n := m.Numbers; told {
 		n.Total.Add(n.Loss, t.Target, t.Weight, t.Value, t.Low, t.High, 1)
 		n.Window.Add(n.Loss, t.Target, t.Weight, t.Value, t.Low, t.High, windowKeep)
@@ -100,8 +115,8 @@ func (m *Measures) TakeNumber(t *LabeledEvent, told bool) {
 	m.Classes[0]++
 }
 
-// Clone returns a copy that shares no memory with m.
-func (m *Measures) Clone() Measures {
+// clone returns a copy that shares no memory with m.
+func (m *Measures) clone() Measures {
 	c := *m
 	c.Classes = slices.Clone(m.Classes)
 	if m.Binary != nil {
@@ -123,26 +138,29 @@ type MislabeledEvent struct {
 	Influence float64 // factor in (0, 1] by which the loss weighs the event
 }
 
-// Mislabeled counts the events whose influence is so small that their label is probably wrong.
-type Mislabeled struct {
+// mislabeled counts the events whose influence is so small that their label is probably wrong.
+type mislabeled struct {
 	Count  uint64
+	below  float64 // Settings.MislabeledBelow
 	latest MislabeledEvent
 	is     bool // whether the latest event is mislabeled
 }
 
-// Clear must be called when the next event arrives.
-func (s *Mislabeled) Clear() { s.is = false }
-
-// Weigh records the influence of an event. If the influence is below bound, the event counts as mislabeled.
-func (s *Mislabeled) Weigh(x MislabeledEvent, bound float64) {
-	if s.is = x.Influence < bound; s.is {
-		s.latest = x
+// Observe counts an event if its label is probably wrong.
+func (s *mislabeled) Observe(e *Event) *Request {
+	if s.is = e.Labeled && e.Influence > 0 && e.Influence < s.below; s.is {
+		s.latest = MislabeledEvent{Class: e.Label, Score: e.Now[min(e.Label, len(e.Now)-1)], Influence: e.Influence}
 		s.Count++
 	}
+	return nil
 }
 
+func (s *mislabeled) State(c *coder.Coder) { c.Uint(&s.Count) }
+
+func (s *mislabeled) Report(r *Report) { r.Mislabeled = s.Count }
+
 // Latest returns the latest event if it is mislabeled, else nil. The result is valid until the next event.
-func (s *Mislabeled) Latest() *MislabeledEvent {
+func (s *mislabeled) Latest() *MislabeledEvent {
 	if !s.is {
 		return nil
 	}
@@ -286,8 +304,8 @@ func (b *Baselines) Report(regression bool) (r BaselineReport) {
 	return r
 }
 
-// Better holds the error of the model (Own) and the lower error of a baseline (Baseline), over the latest events.
-type Better struct{ Own, Baseline float64 }
+// comparison holds the error of the model (Own) and the lower error of a baseline (Baseline), over the latest events.
+type comparison struct{ Own, Baseline float64 }
 
 // latest returns the sums over the latest events.
 func (b *Baselines) latest() baselineSums {
@@ -300,24 +318,24 @@ func (b *Baselines) latest() baselineSums {
 
 // better reports whether the error of a baseline is below the error of the model by more than chance. deviation is the
 // standard deviation of the error of one event.
-func (b *Baselines) better(own, baseline, deviation float64) (Better, bool) {
+func (b *Baselines) better(own, baseline, deviation float64) (comparison, bool) {
 	n := float64(b.labeled)
 	if b.labeled > baselineBlock {
 		n = float64(baselineBlock + (b.labeled-1)%baselineBlock + 1)
 	}
-	return Better{own, baseline}, b.labeled >= baselineLeast && own-baseline > .01*own+deviation/math.Sqrt(n)
+	return comparison{own, baseline}, b.labeled >= baselineLeast && own-baseline > .01*own+deviation/math.Sqrt(n)
 }
 
-// BetterMean reports whether the error of predicting the mean of earlier targets is below the model's error.
-func (b *Baselines) BetterMean() (Better, bool) {
+// betterMean reports whether the error of predicting the mean of earlier targets is below the model's error.
+func (b *Baselines) betterMean() (comparison, bool) {
 	w := b.latest()
 	own := w.own / w.weight
 	return b.better(own, w.constant/w.weight, .5*own)
 }
 
-// BetterLast reports whether the error of predicting the last label is below the model's error. For classification, the
+// betterLast reports whether the error of predicting the last label is below the model's error. For classification, the
 // standard deviation is that of a fraction.
-func (b *Baselines) BetterLast(regression bool) (Better, bool) {
+func (b *Baselines) betterLast(regression bool) (comparison, bool) {
 	w := b.latest()
 	own := w.own / w.weight
 	deviation := .5 * own
@@ -350,13 +368,13 @@ type Prior struct {
 // priorErrors is the number of standard errors by which a block's log-loss must exceed that of the class frequencies.
 const priorErrors = 3
 
-// Diverged reports whether scores are so large that the weights must have diverged. Log-odds of 100 on average are not
+// diverged reports whether scores are so large that the weights must have diverged. Log-odds of 100 on average are not
 // plausible for any data set.
-func (p *Prior) Diverged() bool { return p.Size > 100 }
+func (p *Prior) diverged() bool { return p.Size > 100 }
 
-// Take adds an event with its importance, its log-loss, the log-loss of the class frequencies, and its score. If the
+// take adds an event with its importance, its log-loss, the log-loss of the class frequencies, and its score. If the
 // log-loss of the frequencies is NaN, losses are not compared.
-func (p *Prior) Take(weight, loss, frequencies, score float64, event uint64) {
+func (p *Prior) take(weight, loss, frequencies, score float64, event uint64) {
 	p.events++
 	p.all += weight
 	p.size += weight * math.Abs(score)
@@ -393,12 +411,60 @@ func (p *Prior) State(c *coder.Coder) {
 	c.Each(&p.LogLoss, &p.Frequencies, &p.Size, &p.all, &p.weight, &p.loss, &p.frequencies, &p.squares, &p.size)
 }
 
-// Counts holds the counts from which warnings about the whole stream are computed.
+// Counts holds the progressive measures, the losses of the baselines, and the counts of rejected records. Warnings about
+// the whole stream are computed from them.
 type Counts struct {
-	Measures  Measures
+	Measures
 	Baselines Baselines // predictors that use only the labels
 	Prior     Prior
-	Refused   Refused
+	Refused   Refused // records that are not valid events
+}
+
+// Known reports whether a labeled event has arrived.
+func (m *Counts) Known() bool { return m.Baselines.First > 0 }
+
+// Observe measures the prediction of an event and the baselines.
+func (m *Counts) Observe(e *Event) *Request {
+	told := &e.LabeledEvent
+	if e.Told != nil {
+		told, m.Baselines.Helped = e.Told, true
+	}
+	switch {
+	case !e.Labeled:
+		m.Unlabeled++
+		return nil
+	case e.Regression:
+		m.takeNumber(told, m.Known() && e.After >= m.Baselines.First)
+	default:
+		m.take(told)
+	}
+	if prior := m.Baselines.Tell(&e.LabeledEvent); e.Likelihood {
+		m.Prior.take(e.Learned, e.Loss, prior, e.Score, e.Number)
+	}
+	return nil
+}
+
+// State encodes or decodes the state. It omits Refused, because no prediction depends on it.
+func (m *Counts) State(c *coder.Coder) {
+	c.Uint(&m.Unlabeled)
+	c.Uints(&m.Classes)
+	c.Each(m.Total.Sums()...)
+	c.Each(m.Window.Sums()...)
+	if m.Binary != nil {
+		c.Each(m.Binary.Sums()...)
+	}
+	if m.Numbers != nil {
+		m.Numbers.State(c)
+	}
+	m.Baselines.State(c)
+	m.Prior.State(c)
+}
+
+// Report adds the measures to r.
+func (m *Counts) Report(r *Report) {
+	r.Measures, r.Baselines, r.Prior = m.clone(), m.Baselines, m.Prior
+	refused := m.Refused.clone()
+	r.Refused, r.RefusedBy = refused.Count, refused.By
 }
 
 // Met is an event in raw form, before it is learned.
@@ -443,38 +509,11 @@ type LabeledEvent struct {
 	Target, Value, Low, High float64
 }
 
-// Moment is the number and time of an event.
-type Moment struct {
-	Event uint64 // number of the event
-	Time  int64  // event time in milliseconds since the Unix epoch; 0 if not known
-}
-
-func (m *Moment) state(c *coder.Coder) {
-	c.Uint(&m.Event)
-	c.Int64(&m.Time)
-}
-
-// when returns the time of a moment, or nil if it is unknown.
-func (m Moment) when() *time.Time {
-	if m.Time == 0 {
-		return nil
-	}
-	t := time.UnixMilli(m.Time).UTC()
-	return &t
-}
-
-func (m Moment) String() string {
-	if t := m.when(); t != nil {
-		return t.Format(time.RFC3339)
-	}
-	return "event " + strconv.FormatUint(m.Event, 10)
-}
-
-// Sampled reports whether an event is in a sample of one in 2^bits. Multiplication by the golden ratio spreads the
+// sampled reports whether an event is in a sample of one in 2^bits. Multiplication by the golden ratio spreads the
 // sample evenly, so that the sample does not follow a period of the stream.
-func Sampled(event uint64, bits uint) bool { return event*0x9e3779b97f4a7c15>>(64-bits) == 0 }
+func sampled(event uint64, bits uint) bool { return event*0x9e3779b97f4a7c15>>(64-bits) == 0 }
 
-// The part below has the drift detector.
+// The part below has the drift detector. At an alarm it requests a reaction from the learner.
 
 // Drift is the state of the drift detector on the progressive log-loss. It is the Page-Hinkley test. It sums the excess
 // of the loss over its mean, and raises an alarm when the sum is far above its minimum.
@@ -492,9 +531,10 @@ type Drift struct {
 // DriftAlarm is the Drift.Excess that raises an alarm.
 const DriftAlarm = 50
 
-// Detector detects increases of the mean progressive log-loss.
-type Detector struct {
-	alarms Drift // all fields except Excess
+// detector detects increases of the mean progressive log-loss.
+type detector struct {
+	asks   *Request // the reaction to an alarm, nil for none
+	alarms Drift    // all fields except Excess
 	// These fields describe the events since the latest alarm:
 	n, mean float64
 	sum     float64 // sum of the excess of losses over the mean
@@ -507,18 +547,39 @@ const (
 	driftSlack  = 0.05 // excess over the mean that is ignored, in nats
 	driftWarmup = 500  // number of events until the mean is reliable
 	driftLimit  = 5    // bound on the loss of one event, in nats
+	// After an alarm the weight of old events is multiplied by forgetKeep if on_drift is "forget", and by expertKeep if
+	// it is "expert".
+	forgetKeep, expertKeep = 0.1, 0.3
 )
 
-// Report returns the state of the detector.
-func (p *Detector) Report() Drift {
+func newDetector(s Settings) (p detector) {
+	switch s.OnDrift {
+	case "forget":
+		p.asks = &Request{Keep: forgetKeep}
+	case "expert":
+		p.asks = &Request{Keep: expertKeep, Fresh: true}
+	}
+	return p
+}
+
+// Observe adds the loss of an event.
+func (p *detector) Observe(e *Event) *Request {
+	if e.Labeled && p.take(e.Loss, 1, e.Number) {
+		return p.asks
+	}
+	return nil
+}
+
+// drift returns the state of the detector.
+func (p *detector) drift() Drift {
 	d := p.alarms
 	d.Excess = p.sum - p.lowest
 	return d
 }
 
-// Take adds the mean log-loss of some events. events is how many, and number is the number of the last event. alarm
+// take adds the mean log-loss of some events. events is how many, and number is the number of the last event. alarm
 // reports whether they raise an alarm.
-func (p *Detector) Take(loss float64, events, number uint64) (alarm bool) {
+func (p *detector) take(loss float64, events, number uint64) (alarm bool) {
 	p.add(min(loss, driftLimit), float64(events))
 	if p.sum-p.lowest < DriftAlarm {
 		return false
@@ -527,12 +588,12 @@ func (p *Detector) Take(loss float64, events, number uint64) (alarm bool) {
 	d.Alarms++
 	d.Event, d.After = number, p.recent/p.since
 	d.Before = (p.mean*p.n - p.recent) / max(p.n-p.since, 1)
-	*p = Detector{alarms: d}
+	*p = detector{asks: p.asks, alarms: d}
 	return true
 }
 
 // add adds the mean loss of n events.
-func (p *Detector) add(loss, n float64) {
+func (p *detector) add(loss, n float64) {
 	p.n += n
 	p.mean += (loss - p.mean) * n / p.n
 	if p.n < driftWarmup {
@@ -546,15 +607,13 @@ func (p *Detector) add(loss, n float64) {
 	}
 }
 
-// State encodes or decodes the state since the latest alarm.
-func (p *Detector) State(c *coder.Coder) {
-	c.Each(&p.n, &p.mean, &p.sum, &p.lowest, &p.since, &p.recent)
-}
-
-// AlarmState encodes or decodes the latest alarm.
-func (p *Detector) AlarmState(c *coder.Coder) {
+// State encodes or decodes the latest alarm and the state since.
+func (p *detector) State(c *coder.Coder) {
 	d := &p.alarms
 	c.Uint(&d.Alarms)
 	c.Uint(&d.Event)
-	c.Each(&d.Before, &d.After)
+	c.Each(&d.Before, &d.After, &p.n, &p.mean, &p.sum, &p.lowest, &p.since, &p.recent)
 }
+
+// Report adds the state of the detector to r.
+func (p *detector) Report(r *Report) { r.Drift = p.drift() }

@@ -1,15 +1,16 @@
 package health
 
 import (
-	"blankout/internal/coder"
-	"blankout/internal/event"
-	"blankout/internal/loss"
 	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"blankout/internal/coder"
+	"blankout/internal/event"
+	"blankout/internal/loss"
 )
 
 // This file counts rejected records.
@@ -118,8 +119,8 @@ func (m *Refused) State(c *coder.Coder) {
 	c.Uint(&m.at)
 }
 
-// Clone returns a copy that shares no memory with m.
-func (m *Refused) Clone() Refused {
+// clone returns a copy that shares no memory with m.
+func (m *Refused) clone() Refused {
 	c := *m
 	c.By = maps.Clone(m.By)
 	return c

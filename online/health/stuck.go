@@ -3,65 +3,114 @@ package health
 // This file raises alarms about stuck fields, which package readings detects.
 
 import (
+	"slices"
+
 	"blankout/internal/coder"
+	"blankout/internal/event"
+	"blankout/online/readings"
 )
 
-// Stuck describes a stuck field.
-type Stuck struct {
-	Value   float64
-	Repeats uint64  // number of equal readings at detection
-	Usual   float64 // usual fraction of readings that equal the previous reading
-	Since   Moment  // first event of the run
-	Logged  bool    // the field is not declared missing
-	found   Moment
+// stuck describes a stuck field.
+type stuck struct {
+	readings.Run
+	logged bool // the field is not declared missing
+	found  readings.Moment
 }
 
-// Sticks raises an alarm about a stuck field, if the field is monitored.
-func (h *Fields) Sticks(id int, s Stuck, now Moment) {
-	if id >= len(h.fields) {
-		return
+// sticks raises an alarm about a stuck field, if the field is monitored.
+func (h *Fields) sticks(r readings.Run, logged bool, now readings.Moment) {
+	if id := int(r.Field); id < len(h.fields) {
+		s := &h.fields[id].stuck
+		*s = stuck{r, logged, now}
+		h.alarms.add(*s.change(alarmRaised, now, readings.Moment{}))
 	}
-	s.found = now
-	h.fields[id].stuck = s
-	h.alarms.add(*s.change(id, alarmRaised, now, Moment{}))
 }
 
-// Moves ends the alarm about a stuck field.
-func (h *Fields) Moves(id int, now Moment) {
+// moves ends the alarm about a stuck field.
+func (h *Fields) moves(id int, now readings.Moment) {
 	if id >= len(h.fields) || h.fields[id].stuck.Repeats == 0 {
 		return
 	}
-	h.alarms.add(*h.fields[id].stuck.change(id, alarmEnded, now, now))
-	h.fields[id].stuck = Stuck{}
+	h.alarms.add(*h.fields[id].stuck.change(alarmEnded, now, now))
+	h.fields[id].stuck = stuck{}
 }
 
-// Unstick removes the alarms about the stuck fields for which drop returns true, without recording their end. It sets
-// Stuck.Logged of the remaining stuck fields to logged, because the settings may have changed.
-func (h *Fields) Unstick(logged bool, drop func(field int) bool) {
-	for id := range h.fields {
-		switch f := &h.fields[id]; {
-		case f.stuck.Repeats == 0:
-		case drop(id):
-			f.stuck = Stuck{}
-		default:
-			f.stuck.Logged = logged
+// change returns the start or end of the alarm about the field. at is the event at which the change was detected.
+func (s *stuck) change(what changeKind, at, until readings.Moment) *fieldChange {
+	v := alarmValue{Condition: Condition{float64(s.Repeats), s.Usual, 1 - s.Usual}, before: -1, after: -1, at: s.Value, logged: s.logged}
+	return &fieldChange{field: int(s.Field), kind: alarmStuck, what: what, event: at.Event, since: s.Since, until: until, value: v}
+}
+
+// state encodes or decodes a stuck of a field, in few bytes if the field is not stuck.
+func (s *stuck) state(c *coder.Coder, field int) {
+	if c.Uint(&s.Repeats); s.Repeats == 0 {
+		return
+	}
+	s.Field = uint16(field)
+	c.Each(&s.Value, &s.Usual)
+	s.Since.State(c)
+	s.found.State(c)
+	c.Bool(&s.logged)
+}
+
+// The part below makes Fields a monitor.
+
+// fieldMonitor monitors the health of all fields.
+type fieldMonitor struct {
+	Fields
+	schema  *event.Schema
+	logged  bool // stuck fields only raise alarms and do not count as missing
+	repeats func(id int) (fraction float64, never, ok bool)
+}
+
+// Observe observes the event as it arrived.
+func (h *fieldMonitor) Observe(e *Event) *Request {
+	h.Take(&e.Met)
+	return nil
+}
+
+// Report adds the health of fields to r.
+func (h *fieldMonitor) Report(r *Report) {
+	r.Health = h.Fields.Report(r.Events, h.schema.Fields, r.expected, h.repeats)
+}
+
+// Cost records an ablation of a field: the errors of a prediction with and without the field. An error is 1 if the
+// predicted class is wrong, else 0.
+func (m *Monitors) Cost(id uint16, with, without float64) {
+	if int(id) < len(m.fields.fields) {
+		m.fields.fields[id].cost.add(with, without)
+	}
+}
+
+// Stuck records the fields that have become stuck or have recovered.
+func (m *Monitors) Stuck(changes []readings.Change, now readings.Moment) {
+	for _, c := range changes {
+		if c.Moves {
+			m.fields.moves(int(c.Field), now)
+		} else {
+			m.fields.sticks(c.Run, m.fields.logged, now)
 		}
 	}
 }
 
-// change returns the start or end of the alarm about the field id. at is the event at which the change was detected.
-func (s *Stuck) change(id int, what changeKind, at, until Moment) *fieldChange {
-	v := alarmValue{Condition: Condition{float64(s.Repeats), s.Usual, 1 - s.Usual}, before: -1, after: -1, at: s.Value, logged: s.Logged}
-	return &fieldChange{field: id, kind: alarmStuck, what: what, event: at.Event, since: s.Since, until: until, value: v}
+// Restored updates which fields are stuck after a state has been decoded, without recording the end of alarms. It is
+// needed because the settings may have changed.
+func (m *Monitors) Restored(on []readings.Run) {
+	for id := range m.fields.fields {
+		switch s := &m.fields.fields[id].stuck; {
+		case s.Repeats == 0:
+		case !slices.ContainsFunc(on, func(r readings.Run) bool { return int(r.Field) == id }):
+			*s = stuck{}
+		default:
+			s.logged = m.fields.logged
+		}
+	}
 }
 
-// state encodes or decodes a Stuck, in few bytes if the field is not stuck.
-func (s *Stuck) state(c *coder.Coder) {
-	if c.Uint(&s.Repeats); s.Repeats == 0 {
-		return
-	}
-	c.Each(&s.Value, &s.Usual)
-	s.Since.state(c)
-	s.found.state(c)
-	c.Bool(&s.Logged)
+// Alarms returns all alarms so far. Its field Latest holds the field alarms that were raised or ended after the first
+// n.
+func (m *Monitors) Alarms(n uint64) Alarms {
+	a := Alarms{Mislabeled: m.Mislabeled.Count, Drift: m.drift.drift(), Fields: m.fields.alarms.raised}
+	a.Latest, a.Changes = m.fields.changes(n, m.fields.schema.Fields)
+	return a
 }

@@ -1,4 +1,4 @@
-package health_test
+package health
 
 import (
 	"math"
@@ -14,7 +14,6 @@ import (
 	"blankout/internal/loss"
 	"blankout/internal/model"
 	"blankout/internal/must"
-	"blankout/online/health"
 )
 
 // events passes events to Fields. It stores the current kind of value of each field: 0 if the field is omitted, and
@@ -39,7 +38,7 @@ func newEvents(fields ...event.Field) *events {
 }
 
 // show passes an event that has the fields in holds. The fields in null are null.
-func (v *events) show(x float64, holds, null []uint16, to ...*health.Fields) {
+func (v *events) show(x float64, holds, null []uint16, to ...*Fields) {
 	v.number++
 	e := &event.Example{Time: v.time, Missing: null}
 	v.time += v.every
@@ -49,16 +48,16 @@ func (v *events) show(x float64, holds, null []uint16, to ...*health.Fields) {
 	present := model.NewFieldSet(len(v.fields))
 	present.Add(holds)
 	for _, w := range to {
-		w.Take(&health.Met{Event: e, Came: e, Number: v.number, Named: true, Present: present, Fields: v.fields, Usual: v.usual, Error: 0.1})
+		w.Take(&Met{Event: e, Came: e, Number: v.number, Named: true, Present: present, Fields: v.fields, Usual: v.usual, Error: 0.1})
 		if v.rise >= 0 && v.number%32 == 0 {
 			for _, id := range holds[:min(len(holds), 4)] {
-				w.Cost(id, 0, v.rise*float64(v.number/32%2))
+				w.fields[id].cost.add(0, v.rise*float64(v.number/32%2))
 			}
 		}
 	}
 }
 
-func (v *events) report(w *health.Fields) *health.Health {
+func (v *events) report(w *Fields) *Health {
 	return w.Report(v.number, v.fields, 0.1, nil)
 }
 
@@ -75,7 +74,7 @@ func TestUsualFalseAlarms(t *testing.T) {
 				fields = append(fields, event.Field{Name: string(rune('A' + i)), Kind: kind})
 			}
 		}
-		v, w := newEvents(fields...), &health.Fields{}
+		v, w := newEvents(fields...), &Fields{}
 		v.usual.Usual = nil
 		runs := make([]int, len(fractions))
 		next := make([]int, len(fractions)) // the next event of each field
@@ -121,7 +120,7 @@ func TestUsualFalseAlarms(t *testing.T) {
 // always a number from some event on.
 func TestFieldOfAnotherKindIsNotMissing(t *testing.T) {
 	for _, every := range []int{20, 3} {
-		v, w := newEvents(event.Field{Name: "x", Kind: event.Numeric}, event.Field{Name: "x", Kind: event.Categorical}), &health.Fields{}
+		v, w := newEvents(event.Field{Name: "x", Kind: event.Numeric}, event.Field{Name: "x", Kind: event.Categorical}), &Fields{}
 		v.usual.Usual = []uint16{1, 2}
 		for n := range 200_000 {
 			holds := []uint16{1}
@@ -138,19 +137,19 @@ func TestFieldOfAnotherKindIsNotMissing(t *testing.T) {
 // TestDriftReportsBeforeAndAfter checks that an alarm has the mean loss before the change, over the events before it
 // only, and the mean loss after the change, over the events since.
 func TestDriftReportsBeforeAndAfter(t *testing.T) {
-	var d health.Detector
+	var d detector
 	event := uint64(0)
 	for event < 2000 {
 		event++
-		d.Take(0.25, 1, event)
+		d.take(0.25, 1, event)
 	}
 	for alarm := false; !alarm && event < 3000; {
 		event++
-		alarm = d.Take(1.25, 1, event)
+		alarm = d.take(1.25, 1, event)
 	}
 	// The mean loss rises slowly after the change, so the loss of each event exceeds the mean by a little less than 1.
-	r := d.Report()
-	must.Require(t, r.Alarms == 1 && r.Event >= 2000+health.DriftAlarm && r.Event <= 2000+health.DriftAlarm*5/4, "no alarm, or not in time: %+v", r)
+	r := d.drift()
+	must.Require(t, r.Alarms == 1 && r.Event >= 2000+DriftAlarm && r.Event <= 2000+DriftAlarm*5/4, "no alarm, or not in time: %+v", r)
 	must.True(t, math.Abs(r.Before-0.25) <= 1e-9 && math.Abs(r.After-1.25) <= 1e-9, "mean loss %v before and %v after the change, want 0.25 and 1.25", r.Before, r.After)
 	must.True(t, r.Excess == 0, "the excess is %v after an alarm", r.Excess)
 }
@@ -158,7 +157,7 @@ func TestDriftReportsBeforeAndAfter(t *testing.T) {
 // TestBaselines compares both baselines with their definitions at each event. It starts at the second labeled event.
 func TestBaselines(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	var b health.Baselines
+	var b Baselines
 	var targets, weights []float64
 	mean, last, total := 0.0, 0.0, 0.0
 	for i := range 3000 {
@@ -173,12 +172,12 @@ func TestBaselines(t *testing.T) {
 			total += weight
 		}
 		targets, weights = append(targets, y), append(weights, weight)
-		b.Tell(&health.LabeledEvent{Number: uint64(i) + 1, After: uint64(i), Regression: true, Target: y, Weight: weight})
+		b.Tell(&LabeledEvent{Number: uint64(i) + 1, After: uint64(i), Regression: true, Target: y, Weight: weight})
 	}
 	report := b.Report(true)
 	must.True(t, math.Abs(*report.MeanMAE-mean/total) <= 1e-9 && math.Abs(*report.LastMAE-last/total) <= 1e-9 && report.LastError == nil,
 		"%v %v, want %v %v", *report.MeanMAE, *report.LastMAE, mean/total, last/total)
-	var again health.Baselines
+	var again Baselines
 	c := &coder.Coder{}
 	b.State(c)
 	in := coder.Read(c.Out)
@@ -186,21 +185,16 @@ func TestBaselines(t *testing.T) {
 	must.True(t, in.Done() && reflect.DeepEqual(again, b), "%+v, saved %+v", again, b)
 }
 
-func take(w *health.Counts, t health.LabeledEvent) {
-	if t.Regression {
-		w.Measures.TakeNumber(&t, w.Baselines.First > 0 && t.After >= w.Baselines.First)
-	} else {
-		w.Measures.Take(&t)
-	}
-	w.Baselines.Tell(&t)
+func take(w *Counts, t LabeledEvent) {
+	w.Observe(&Event{LabeledEvent: t, Labeled: true})
 }
 
 // TestMeasuresBeginWithALabel checks that predictions made before the first label are not measured.
 func TestMeasuresBeginWithALabel(t *testing.T) {
-	w := &health.Counts{}
-	w.Measures.Numbers = &health.Numbers{Loss: loss.Loss(loss.Linear{})}
+	w := &Counts{}
+	w.Numbers = &Numbers{Loss: loss.Loss(loss.Linear{})}
 	nan := math.NaN()
-	for _, e := range []health.LabeledEvent{
+	for _, e := range []LabeledEvent{
 		{Number: 1, After: 0, Target: 1e9, Value: 0},
 		{Number: 2, After: 0, Target: 1e9 + 1, Value: 0}, // predicted before the first label
 		{Number: 3, After: 1, Target: 1e9 + 1, Value: 1e9},
@@ -209,8 +203,8 @@ func TestMeasuresBeginWithALabel(t *testing.T) {
 		e.Regression, e.Weight, e.Low, e.High = true, 1, nan, nan
 		take(w, e)
 	}
-	n := w.Measures.Numbers
-	must.True(t, n.Total.Weight == 2 && n.Total.MAE() == .5 && n.Window.Absolute == .999 && w.Measures.Labeled() == 4, "%+v", n.Total)
+	n := w.Numbers
+	must.True(t, n.Total.Weight == 2 && n.Total.MAE() == .5 && n.Window.Absolute == .999 && w.Labeled() == 4, "%+v", n.Total)
 	r := w.Baselines.Report(true)
 	must.True(t, *r.LastMAE == .5, "last label %v", *r.LastMAE)
 }
@@ -220,54 +214,54 @@ func TestMeasuresBeginWithALabel(t *testing.T) {
 func TestWorseThanBaseline(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		told func(r *rand.Rand, i int, before float64) health.LabeledEvent // returns the i-th of 3,000 events
-		want string                                                        // expected kinds of warnings
+		told func(r *rand.Rand, i int, before float64) LabeledEvent // returns the i-th of 3,000 events
+		want string                                                 // expected kinds of warnings
 	}{
-		{"a walk", func(r *rand.Rand, _ int, before float64) health.LabeledEvent {
+		{"a walk", func(r *rand.Rand, _ int, before float64) LabeledEvent {
 			y := before + r.NormFloat64()
-			return health.LabeledEvent{Regression: true, Target: y, Value: y + 3*r.NormFloat64()}
+			return LabeledEvent{Regression: true, Target: y, Value: y + 3*r.NormFloat64()}
 		}, "worse-than-last"},
-		{"noise", func(r *rand.Rand, _ int, _ float64) health.LabeledEvent {
-			return health.LabeledEvent{Regression: true, Target: r.NormFloat64(), Value: .03 * r.NormFloat64()}
+		{"noise", func(r *rand.Rand, _ int, _ float64) LabeledEvent {
+			return LabeledEvent{Regression: true, Target: r.NormFloat64(), Value: .03 * r.NormFloat64()}
 		}, ""},
-		{"worse than all", func(r *rand.Rand, _ int, _ float64) health.LabeledEvent {
-			return health.LabeledEvent{Regression: true, Target: r.NormFloat64(), Value: 9 * r.NormFloat64()}
+		{"worse than all", func(r *rand.Rand, _ int, _ float64) LabeledEvent {
+			return LabeledEvent{Regression: true, Target: r.NormFloat64(), Value: 9 * r.NormFloat64()}
 		}, "worse-than-prior worse-than-last"},
-		{"one bad answer long ago", func(r *rand.Rand, i int, _ float64) health.LabeledEvent {
+		{"one bad answer long ago", func(r *rand.Rand, i int, _ float64) LabeledEvent {
 			y, v := r.NormFloat64(), 0.
 			if i == 50 {
 				v = 1e30
 			}
-			return health.LabeledEvent{Regression: true, Target: y, Value: v}
+			return LabeledEvent{Regression: true, Target: y, Value: v}
 		}, ""},
-		{"classes in runs", func(r *rand.Rand, i int, _ float64) health.LabeledEvent {
-			return health.LabeledEvent{Label: i / 50 % 2, Predicted: r.IntN(2)}
+		{"classes in runs", func(r *rand.Rand, i int, _ float64) LabeledEvent {
+			return LabeledEvent{Label: i / 50 % 2, Predicted: r.IntN(2)}
 		}, "worse-than-last"},
-		{"classes of chance", func(r *rand.Rand, _ int, _ float64) health.LabeledEvent {
-			return health.LabeledEvent{Label: r.IntN(2), Predicted: r.IntN(2)}
+		{"classes of chance", func(r *rand.Rand, _ int, _ float64) LabeledEvent {
+			return LabeledEvent{Label: r.IntN(2), Predicted: r.IntN(2)}
 		}, ""},
-		{"always right", func(r *rand.Rand, _ int, _ float64) health.LabeledEvent {
+		{"always right", func(r *rand.Rand, _ int, _ float64) LabeledEvent {
 			k := r.IntN(2)
-			return health.LabeledEvent{Label: k, Predicted: k}
+			return LabeledEvent{Label: k, Predicted: k}
 		}, ""},
 	} {
 		r := rand.New(rand.NewPCG(3, 4))
-		w := &health.Counts{}
+		w := &Counts{}
 		before := 0.0
 		for i := range 3000 {
 			e := c.told(r, i, before)
 			before = e.Target
 			e.Number, e.After, e.Weight = uint64(i)+1, uint64(i), 1
 			if e.Regression {
-				if w.Measures.Numbers == nil {
-					w.Measures.Numbers = &health.Numbers{Loss: loss.Loss(loss.Linear{})}
+				if w.Numbers == nil {
+					w.Numbers = &Numbers{Loss: loss.Loss(loss.Linear{})}
 				}
 			}
 			take(w, e)
-			must.True(t, i != 90 || len(w.Warnings(health.Stream{Events: 90, Final: true})) <= 0, "%s: a warning after 90 events", c.name)
+			must.True(t, i != 90 || len(w.warnings(Stream{Events: 90, Final: true})) <= 0, "%s: a warning after 90 events", c.name)
 		}
-		found := w.Warnings(health.Stream{Events: 3000, Classes: []string{"a", "b"}})
-		kinds := must.Map(found, func(x health.Warning) string { return x.Kind })
+		found := w.warnings(Stream{Events: 3000, Classes: []string{"a", "b"}})
+		kinds := must.Map(found, func(x Warning) string { return x.Kind })
 		must.Equal(t, strings.Join(kinds, " "), c.want, c.name)
 	}
 }
@@ -276,7 +270,7 @@ func TestWorseThanBaseline(t *testing.T) {
 // largest weight so far. A restart at every event must change nothing.
 func TestMajorityClass(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 2))
-	var b health.Baselines
+	var b Baselines
 	weights := make([]float64, 4)
 	wrong, total := 0.0, 0.0
 	for i := range 500 {
@@ -292,9 +286,9 @@ func TestMajorityClass(t *testing.T) {
 				wrong += weight
 			}
 		}
-		b.Tell(&health.LabeledEvent{Number: uint64(i) + 1, After: uint64(i), Label: label, Weight: weight})
+		b.Tell(&LabeledEvent{Number: uint64(i) + 1, After: uint64(i), Label: label, Weight: weight})
 		weights[label] += weight
-		var again health.Baselines
+		var again Baselines
 		c := &coder.Coder{}
 		b.State(c)
 		again.State(coder.Read(c.Out))

@@ -1,14 +1,17 @@
 package health
 
 import (
-	"blankout/internal/event"
-	"blankout/internal/measure"
-	"blankout/internal/model"
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"blankout/internal/event"
+	"blankout/internal/measure"
+	"blankout/internal/model"
+	"blankout/stream/record/notation"
 )
 
 // This file has warnings about streams that are probably not what the user expects.
@@ -74,8 +77,8 @@ type Stream struct {
 	Final    bool              // the stream has ended, so too few records are a reason for a warning
 }
 
-// Warnings returns the warnings about the counts and measures, in the order of WarningKinds.
-func (w *Counts) Warnings(s Stream) (out []Warning) {
+// warnings returns the warnings about the counts and measures, in the order of WarningKinds.
+func (w *Counts) warnings(s Stream) (out []Warning) {
 	m, events, classes, settings, final := &w.Measures, s.Events, s.Classes, s.Settings, s.Final
 	if events+w.Refused.Count == 0 || events+w.Refused.Count < WarnAfter && !final {
 		return nil
@@ -143,12 +146,12 @@ func (w *Counts) Warnings(s Stream) (out []Warning) {
 	if class := m.only(); m.Numbers == nil && class >= 0 && class < len(classes) && (final && labeled >= 2 || labeled >= WarnAfter) {
 		add(WarnOneClass, "every label of %d events is %s: at least two classes are needed", labeled, strconv.Quote(classes[class]))
 	}
-	if b, better := w.Baselines.BetterMean(); better && m.Numbers != nil {
+	if b, better := w.Baselines.betterMean(); better && m.Numbers != nil {
 		own, mean := measure.Apart(b.Own, b.Baseline, 4)
 		add(WarnPrior, "the predictions are worse than the mean of the targets: the mean absolute error of the latest labeled events is %s, with the mean %s; "+
 			"usual causes are a growing field, such as a time or an id (blankout config check --sample FILE finds it), or values of very different sizes", own, mean)
 	}
-	if p := &w.Prior; p.Diverged() {
+	if p := &w.Prior; p.diverged() {
 		add(WarnPrior, "learning has diverged: the %d labeled events up to event %d have an average score of %.3g, which is useless as log-odds, and a mean log-loss of %.4g nats (class frequencies: %.4g); "+
 			"the steps are too large: lower learner.learning_rate, set optimizer = \"adagrad\", set noisy_gradient = false with dropout-descent, or set standardize = \"auto\" if values have very different sizes", priorBlock, p.Event, p.Size, p.LogLoss, p.Frequencies)
 	} else if p.Exceeded {
@@ -156,7 +159,7 @@ func (w *Counts) Warnings(s Stream) (out []Warning) {
 		add(WarnPrior, "the predictions are worse than the class frequencies: the mean log-loss of the %d labeled events up to event %d was %s nats, with the frequencies so far %s; "+
 			"usual causes are a growing field, such as a time or an id (blankout config check --sample FILE finds it), or values of very different sizes", priorBlock, p.Event, own, frequencies)
 	}
-	if b, better := w.Baselines.BetterLast(m.Numbers != nil); better {
+	if b, better := w.Baselines.betterLast(m.Numbers != nil); better {
 		const cause = "labels change slowly here: add the previous label, or earlier values, as a field of each event"
 		if m.Numbers != nil {
 			own, last := measure.Apart(b.Own, b.Baseline, 4)
@@ -194,8 +197,8 @@ func looksLike(x int64) string {
 	return ""
 }
 
-// OddTimes returns a warning about an implausible time, if the settings name a time field.
-func OddTimes(ms int64, settings map[string]string) []Warning {
+// oddTimes returns a warning about an implausible time, if the settings name a time field.
+func oddTimes(ms int64, settings map[string]string) []Warning {
 	if settings["time"] == "" {
 		return nil
 	}
@@ -273,4 +276,80 @@ func ReadWarnings(blocks []event.Block) (out []Warning, err error) {
 	}
 	err = event.ReadJSON(blocks, BlockWarnings, &out)
 	return out, err
+}
+
+// The part below joins all warnings.
+
+// Counted holds the counts from which warnings are computed.
+type Counted struct {
+	counts Counts
+	texts  *texts
+	time   int64 // of the first event of the current block of field health
+	Others []Warning
+}
+
+// Counted returns the current counts.
+func (m *Monitors) Counted() Counted {
+	c := Counted{counts: m.Counts, texts: &m.texts, time: m.fields.start.Time}
+	if text := m.Older.warning(m.loss); text != "" {
+		c.Others = append(c.Others, Warning{Kind: WarnStale, Text: text})
+	}
+	for _, text := range m.sets.TooLow() {
+		c.Others = append(c.Others, Warning{Kind: WarnCoverage, Text: text})
+	}
+	return c
+}
+
+// Clone returns a copy that shares no memory with c.
+func (c Counted) Clone() Counted {
+	c.counts.Measures, c.counts.Refused, c.texts = c.counts.Measures.clone(), c.counts.Refused.clone(), &texts{}
+	return c
+}
+
+// Warnings returns the warnings, in the order of health.WarningKinds.
+func (c Counted) Warnings(schema *event.Schema, s Stream) []Warning {
+	s.Classes, s.Spelled = schema.Classes, schema.LabelSpellings()
+	out := c.counts.warnings(s)
+	if s.Events < WarnAfter && !s.Final {
+		return out
+	}
+	out = slices.Concat(out, c.texts.warnings(schema), oddTimes(c.time, s.Settings), c.Others)
+	slices.SortStableFunc(out, func(a, b Warning) int {
+		return cmp.Compare(slices.Index(WarningKinds, a.Kind), slices.Index(WarningKinds, b.Kind))
+	})
+	return out
+}
+
+// The part below warns about numbers that arrive as text.
+
+// texts warns about fields whose texts are numbers. It stores how many names of the Schema it has processed. Its
+// warnings depend only on the Schema.
+type texts struct {
+	looked int
+	found  []Warning
+}
+
+// textsNamed is the largest number of fields that one warning names.
+const textsNamed = 5
+
+// warnings returns the Warnings about the names of a Schema.
+func (t *texts) warnings(s *event.Schema) []Warning {
+	if n := notation.Looked(s); n != t.looked {
+		t.looked, t.found = n, nil
+		if found := notation.Find(s); len(found) > 0 {
+			t.found = []Warning{{WarnText, textOf(found)}}
+		}
+	}
+	return t.found
+}
+
+func textOf(found []notation.Found) string {
+	var texts []string
+	for _, f := range found[:min(len(found), textsNamed)] {
+		texts = append(texts, f.String())
+	}
+	if more := len(found) - textsNamed; more > 0 {
+		texts = append(texts, fmt.Sprintf("and %d more fields", more))
+	}
+	return strings.Join(texts, "; ")
 }

@@ -13,15 +13,14 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/model"
 	"blankout/online/encode"
-	"blankout/online/scaling"
 )
 
 // Imputer estimates the covariance of numeric columns, and imputes with it.
 type Imputer struct {
 	most         int // largest number of columns, 0 for none
 	gathered     Gatherer
-	inverseDecay float64      // factor of new events' weights, see Decay
-	read         scaling.Read // scratch for Gather
+	inverseDecay float64        // factor of new events' weights, see Decay
+	read         encode.Numbers // scratch for Gather
 }
 
 // New returns an Imputer for at most the given number of columns.
@@ -56,7 +55,7 @@ func (m *Imputer) Gather(in *encode.Input, n *encode.Encoder, may bool) {
 	read.Clear()
 	if m.Columns() > 0 {
 		for _, move := range in.Moves {
-			read.Moved = append(read.Moved, scaling.Moved{Column: move.Column, Was: move.Was, Is: move.Is})
+			read.Moved = append(read.Moved, encode.Moved{Column: move.Column, Was: move.Was, Is: move.Is})
 		}
 	}
 	gathers := may && in.Number%m.gathered.Every() == 0
@@ -77,7 +76,7 @@ func (m *Imputer) Review(r *encode.Review, n *encode.Encoder) {
 		n.Fields.Missing = missing.WithZeros(m.zeros(n))
 		m.gathered.Choose(missing.Zeros, n.Fields.Missing.Zeros)
 	}
-	m.gathered.Follow(&scaling.Read{Removed: r.Removed}, false, 0, 0, nil, nil)
+	m.gathered.Follow(&encode.Numbers{Removed: r.Removed}, false, 0, 0, nil, nil)
 }
 
 // zeros returns the imputed columns that are 0 if absent.
@@ -292,7 +291,7 @@ func (f *Gatherer) passesOver(number uint64, missing int) bool {
 
 // Follow processes the event with this number: its changed scales and, if gathers is true, its values. inverseDecay is
 // the weight of a new event, see Imputer.Decay. zeros lists the columns that are 0 if absent.
-func (f *Gatherer) Follow(r *scaling.Read, gathers bool, number uint64, inverseDecay float64, fields []event.Field, zeros []uint32) {
+func (f *Gatherer) Follow(r *encode.Numbers, gathers bool, number uint64, inverseDecay float64, fields []event.Field, zeros []uint32) {
 	for _, m := range r.Moved {
 		f.moved(m.Column, m.Was, m.Is)
 	}
@@ -319,7 +318,7 @@ func (f *Gatherer) Choose(was, now []uint32) {
 }
 
 // gather adds the numeric values of an event to the sums.
-func (f *Gatherer) gather(r *scaling.Read, number uint64, inverseDecay float64, fields []event.Field, zeros []uint32) {
+func (f *Gatherer) gather(r *encode.Numbers, number uint64, inverseDecay float64, fields []event.Field, zeros []uint32) {
 	if len(f.Columns) < f.most {
 		for _, v := range r.Values {
 			if at, known := slices.BinarySearch(f.Columns, v.Column); !known && len(f.Columns) < f.most {
@@ -368,7 +367,7 @@ func (f *Gatherer) gather(r *scaling.Read, number uint64, inverseDecay float64, 
 
 // addValues records the values of columns for the current event. more is the resulting increase of the number of
 // observed columns.
-func (f *Gatherer) addValues(values []scaling.Value) (more int) {
+func (f *Gatherer) addValues(values []encode.Number) (more int) {
 	next := 0
 	for _, v := range values {
 		at := next

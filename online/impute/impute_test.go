@@ -12,7 +12,6 @@ import (
 	"blankout/internal/model"
 	"blankout/internal/must"
 	"blankout/online/encode"
-	"blankout/online/scaling"
 )
 
 // TestCovariancesShrink checks that covariances between two columns shrink as if uncorrelated events had been added.
@@ -34,9 +33,9 @@ func TestCovariancesShrink(t *testing.T) {
 func gatherAll(f *Gatherer, rows [][]float64) {
 	fields := []event.Field{{}, {Name: "a"}, {Name: "b"}, {Name: "c"}, {Name: "d"}}
 	for i, x := range rows {
-		var read scaling.Read
+		var read encode.Numbers
 		for i, x := range x {
-			read.Values = append(read.Values, scaling.Value{Column: uint32(i + 1), Field: uint16(i + 1), X: x, Raw: x})
+			read.Values = append(read.Values, encode.Number{Column: uint32(i + 1), Field: uint16(i + 1), X: x, Raw: x})
 		}
 		f.Follow(&read, true, uint64(i), 1, fields, nil)
 	}
@@ -161,10 +160,10 @@ func TestZeros(t *testing.T) {
 	var sum, squares [2]float64
 	const events = 4000
 	for i := range events {
-		var read scaling.Read
-		read.Values = append(read.Values, scaling.Value{Column: 1, X: r.NormFloat64()})
+		var read encode.Numbers
+		read.Values = append(read.Values, encode.Number{Column: 1, X: r.NormFloat64()})
 		if x := r.Float64(); r.IntN(2) == 0 {
-			read.Spread = append(read.Spread, scaling.Value{Column: 2, X: x}, scaling.Value{Column: 5, X: -x})
+			read.Spread = append(read.Spread, encode.Number{Column: 2, X: x}, encode.Number{Column: 5, X: -x})
 			sum[0], squares[0] = sum[0]+x, squares[0]+x*x
 			sum[1], squares[1] = sum[1]-x, squares[1]+x*x
 		}

@@ -3,8 +3,8 @@
 // weights for each range of the missing fraction of an event (Mixture).
 //
 // The mixed score stays linear in the features. The package also draws masks, which remove features from an event
-// (Mask). It estimates the loss at each fraction of missing features from masked events (Forecasts). It contains no
-// model weights.
+// (Mask). It estimates the loss at each fraction of missing features from masked events (Forecasts), and mixes the
+// last label into predictions (LastLabel). It contains no model weights.
 package mixture
 
 import (

@@ -4,6 +4,8 @@ import (
 	"math"
 	"math/bits"
 	"slices"
+	"strconv"
+	"time"
 
 	"blankout/internal/coder"
 	"blankout/internal/event"
@@ -146,6 +148,28 @@ type Run struct {
 type Moment struct {
 	Event uint64 // number of the event
 	Time  int64  // event time in milliseconds since the Unix epoch; 0 if not known
+}
+
+// State encodes or decodes a Moment.
+func (m *Moment) State(c *coder.Coder) {
+	c.Uint(&m.Event)
+	c.Int64(&m.Time)
+}
+
+// When returns the time of a moment, or nil if it is unknown.
+func (m Moment) When() *time.Time {
+	if m.Time == 0 {
+		return nil
+	}
+	t := time.UnixMilli(m.Time).UTC()
+	return &t
+}
+
+func (m Moment) String() string {
+	if t := m.When(); t != nil {
+		return t.Format(time.RFC3339)
+	}
+	return "event " + strconv.FormatUint(m.Event, 10)
 }
 
 // Change reports that a field has become stuck, or that it is no longer stuck.

@@ -34,8 +34,7 @@ func (f *field) state(c *coder.Coder) {
 	c.Bool(&f.began)
 	c.Float(&f.last)
 	c.Uint(&f.repeats)
-	c.Uint(&f.since.Event)
-	c.Int64(&f.since.Time)
+	f.since.State(c)
 	c.Uint(&f.found)
 	for k := range f.kinds {
 		c.Uint(&f.kinds[k].readings)

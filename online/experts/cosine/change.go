@@ -7,7 +7,7 @@ import (
 
 	"blankout/internal/coder"
 	"blankout/internal/model"
-	"blankout/online/calibration"
+	"blankout/online/conformal"
 	"blankout/online/rows"
 )
 
@@ -19,7 +19,7 @@ func (e *Expert) Regroup(from [][]int) {
 		basis = nil
 	}
 	e.begin(len(from), basis)
-	e.learned, e.alone, e.together = was.learned, calibration.NewLink(), calibration.NewLink()
+	e.learned, e.alone, e.together = was.learned, conformal.NewLink(), conformal.NewLink()
 	if basis != nil {
 		e.curvature = was.curvature
 		for j := range model.Cosines {

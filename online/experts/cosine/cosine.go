@@ -21,7 +21,7 @@ import (
 
 	"blankout/internal/loss"
 	"blankout/internal/model"
-	"blankout/online/calibration"
+	"blankout/online/conformal"
 	"blankout/online/experts/newton"
 	"blankout/online/mixture"
 )
@@ -74,7 +74,7 @@ type Expert struct {
 	factors   [mixture.Ranges]float64 // g by range, in effect
 	// alone and together calibrate b and b + c, each by its own scores. The calibration in force is that of the
 	// prediction, which would favor whichever of the two is predicted.
-	alone, together calibration.Link
+	alone, together conformal.Link
 	learned, idle   uint64    // number of events learned, and of the latest events without a part in predictions
 	counts          bool      // whether the cosines have a part in predictions of events that arrive
 	df, half        []float64 // scratch by output
@@ -82,7 +82,7 @@ type Expert struct {
 
 // New returns an Expert without columns.
 func New(s Settings, outputs int) *Expert {
-	e := &Expert{Settings: s, slopes: newton.NewSlopes(s.Loss), alone: calibration.NewLink(), together: calibration.NewLink()}
+	e := &Expert{Settings: s, slopes: newton.NewSlopes(s.Loss), alone: conformal.NewLink(), together: conformal.NewLink()}
 	for r := range e.ranges {
 		rates := rangeRates
 		if r == 0 {
@@ -194,7 +194,7 @@ func (e *Expert) Observe(r int, base, both []float64, by *mixture.Event) {
 }
 
 // loss returns the loss of scores with a calibration.
-func (e *Expert) loss(r int, own *calibration.Link, scores []float64, by *mixture.Event) float64 {
+func (e *Expert) loss(r int, own *conformal.Link, scores []float64, by *mixture.Event) float64 {
 	if by.Lose != nil || r > 0 || !e.Calibrates {
 		return by.Served(scores)
 	}
@@ -203,7 +203,7 @@ func (e *Expert) loss(r int, own *calibration.Link, scores []float64, by *mixtur
 	return by.ServedBy(d, scores)
 }
 
-func inForce(l *calibration.Link) *model.Link {
+func inForce(l *conformal.Link) *model.Link {
 	if l.Helps() {
 		return l.Latest()
 	}
@@ -211,7 +211,7 @@ func inForce(l *calibration.Link) *model.Link {
 }
 
 // Calibration returns the calibration of predictions without the cosines or with them, by the factor in effect.
-func (e *Expert) Calibration() *calibration.Link {
+func (e *Expert) Calibration() *conformal.Link {
 	if e.factors[0] < 0.5 {
 		return &e.alone
 	}

@@ -1,4 +1,4 @@
-package lastlabel_test
+package mixture_test
 
 import (
 	"math"
@@ -7,15 +7,15 @@ import (
 
 	"blankout/internal/loss"
 	"blankout/internal/must"
-	"blankout/online/lastlabel"
+	"blankout/online/mixture"
 )
 
-// TestClassesAgainstDefinition compares the mixed probabilities with those of the definition in the package comment,
-// computed from the whole history, and with weights computed without package mixture.
-func TestClassesAgainstDefinition(t *testing.T) {
+// TestLastClass compares the mixed probabilities with those of the definition in the comment of LastLabel,
+// computed from the whole history, and with weights computed without Weights.
+func TestLastClass(t *testing.T) {
 	const classes, share, events = 3, 0.1, 300
 	r := rand.New(rand.NewPCG(1, 2))
-	l := lastlabel.New()
+	l := mixture.NewLastLabel()
 	var history []int
 	counts := make([]uint64, classes)
 	weights, trust, rates := [2][2]float64{{1 - share, share}, {1 - share, share}}, [2]float64{0.5, 0.5}, [2]float64{1e-4, 1e-2}
@@ -90,9 +90,9 @@ func bySlowLast(history []int, classes int) []float64 {
 	return out
 }
 
-// TestNumbers checks that the last number decides predictions of a random walk, has no part in predictions of
+// TestLastNumber checks that the last number decides predictions of a random walk, has no part in predictions of
 // independent numbers, whatever their unit and distribution, and that it recovers when the stream changes.
-func TestNumbers(t *testing.T) {
+func TestLastNumber(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		of    loss.Loss
@@ -107,7 +107,7 @@ func TestNumbers(t *testing.T) {
 		{name: "counts", of: must.Get(loss.Parse("poisson"))(t), draw: func(r *rand.Rand, _ float64) float64 { return float64(r.IntN(4)) }, own: 1.5},
 		{name: "quantile", of: loss.Quantile{T: 0.9}, draw: func(r *rand.Rand, _ float64) float64 { return r.Float64() }, own: 0.9},
 	} {
-		l, r, walk := lastlabel.New(), rand.New(rand.NewPCG(1, 2)), 0.0
+		l, r, walk := mixture.NewLastLabel(), rand.New(rand.NewPCG(1, 2)), 0.0
 		for range 2000 {
 			walk += r.NormFloat64()
 			l.Number(c.draw(r, walk), c.own, c.of, true)

@@ -1,5 +1,6 @@
-// Package calibration learns a Link: a function from progressive scores to log-odds.
-package calibration
+package conformal
+
+// This file calibrates: it learns a function from predicted scores to log-odds.
 
 import (
 	"math"
@@ -42,8 +43,6 @@ const (
 	linkEnough = 500
 	// gainMemory is the number of events over which old gains decay.
 	gainMemory = 4000
-	// mostGrown bounds the weight of the newest event: at this weight all weights are scaled down.
-	mostGrown = 1e100
 )
 
 // NewLink returns a Link that starts as the identity.
@@ -69,7 +68,7 @@ func (l *Link) Take(scores []float64, active, label int, weight float64) {
 func (l *Link) Learn(scores []float64, active, label int, weight float64, every uint64) {
 	weight = min(weight, 1)
 	l.taken++
-	if l.grown /= 1 - 1/min(linkMemory, 8+l.taken/2); l.grown > mostGrown {
+	if l.grown /= 1 - 1/min(linkMemory, 8+l.taken/2); l.grown > largest {
 		for i := range l.bins {
 			l.bins[i].scale(1 / l.grown)
 		}
@@ -80,7 +79,7 @@ func (l *Link) Learn(scores []float64, active, label int, weight float64, every 
 		if len(scores) == 1 {
 			one = label == 1
 		}
-		l.bins[binOf(f)].add(f, one, weight*l.grown)
+		l.bins[linkBinOf(f)].add(f, one, weight*l.grown)
 	}
 	if uint64(l.taken)%every == 0 {
 		l.latest = l.fit()
@@ -105,7 +104,7 @@ func (l *Link) Measure(scores []float64, label int, weight float64) {
 	weight = min(weight, 1)
 	saved := weight * (model.Decision{}.LogLoss(scores, label) - model.Decision{Link: l.latest}.LogLoss(scores, label))
 	g := &l.gain
-	if g.grown /= 1 - 1.0/gainMemory; g.grown > mostGrown {
+	if g.grown /= 1 - 1.0/gainMemory; g.grown > largest {
 		by := 1 / g.grown
 		g.weight, g.sum, g.square, g.squares, g.grown = by*g.weight, by*g.sum, by*g.square, by*by*g.squares, 1
 	}
@@ -126,7 +125,7 @@ func (l *Link) Measure(scores []float64, label int, weight float64) {
 }
 
 // binOf returns the bin of a score.
-func binOf(f float64) int {
+func linkBinOf(f float64) int {
 	x := f / (2 + math.Abs(f)) // NaN for an infinite score
 	if !(x < 1-1.0/linkBins) {
 		if f < 0 {
@@ -138,7 +137,7 @@ func binOf(f float64) int {
 }
 
 // center returns the score in the middle of a bin.
-func center(bin int) float64 {
+func linkCenter(bin int) float64 {
 	x := 2*(float64(bin)+0.5)/linkBins - 1
 	return 2 * x / (1 - math.Abs(x))
 }
@@ -153,7 +152,7 @@ func (l *Link) fit() *model.Link {
 	n := 0
 	prior := linkPrior * l.grown
 	for i := range l.bins {
-		b, at := &l.bins[i], center(i)
+		b, at := &l.bins[i], linkCenter(i)
 		mean := (b.scores + prior*at) / (b.weight + prior)
 		out.Scores[i] = mean
 		x := &blocks[n]

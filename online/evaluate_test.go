@@ -1,4 +1,4 @@
-package evaluate_test
+package online
 
 import (
 	"fmt"
@@ -11,7 +11,6 @@ import (
 	"blankout/internal/loss"
 	"blankout/internal/model"
 	"blankout/internal/must"
-	"blankout/online/evaluate"
 )
 
 // TestObjective checks the objective of a model with only an intercept: the sum of the losses of the labels, weighted
@@ -25,23 +24,22 @@ func TestObjective(t *testing.T) {
 
 func testObjective(t *testing.T, hat float64) {
 	r := rand.New(rand.NewPCG(1, 2))
-	m := evaluate.Model{
+	m := evaluation{
 		Linear: &model.Linear{Head: model.Head{Schema: &event.Schema{NumericIndices: true}, Outputs: 1, Intercept: []float64{0.4}, Layout: model.Layout{Width: model.ScalerWidth + 1, Weight: model.ScalerWidth}, Scaler: model.Scaler{Mode: model.StandardizeNone}},
 			Rows: model.NewTable(model.ScalerWidth + 1)},
-		Noise: loss.Dropout{Q: 0.2}, Loss: loss.LogisticGaussian{}, C: 3, Penalized: true, Classes: []float64{1, 5}, Active: 1,
-		Decision: model.Decision{},
+		noise: loss.Dropout{Q: 0.2}, loss: loss.LogisticGaussian{}, c: 3, penalized: true, classes: []float64{1, 5}, active: 1,
 	}
 	row := m.Rows.Touch(2)
 	row[model.StatInverse], row[model.ScalerWidth] = 1, 0.7
 	if hat != 0 {
-		m.Bound, m.Scaler.Splines = true, &model.Splines{Columns: []uint32{2}, Knots: [][]float64{model.Present()}}
+		m.bound, m.Scaler.Splines = true, &model.Splines{Columns: []uint32{2}, Knots: [][]float64{model.Present()}}
 		row := m.Rows.Touch(model.FirstBasisColumn)
 		row[model.StatInverse], row[model.ScalerWidth] = 1, hat
 	}
-	_, _, c2 := m.Noise.Coefficients()
+	_, _, c2 := m.noise.Coefficients()
 	var events []event.Batch
 	want, wrong, weight := 0.4*0.4+0.7*0.7+hat*hat, 0.0, 0.0
-	kappa := loss.Cost(m.Loss, m.C)
+	kappa := loss.Cost(m.loss, m.c)
 	for i := range 30 {
 		b := event.Batch{}
 		for range 20 {
@@ -53,8 +51,8 @@ func testObjective(t *testing.T, hat float64) {
 			}
 			of := 0.7*x + hat
 			f, y := 0.4+of, float64(2*e.Label-1)
-			value, _, _ := m.Loss.At(y, f, c2*of*of)
-			want += kappa * e.Weight * m.Classes[e.Label] * value
+			value, _, _ := m.loss.At(y, f, c2*of*of)
+			want += kappa * e.Weight * m.classes[e.Label] * value
 			if weight += e.Weight; (f > 0) != (e.Label == 1) {
 				wrong += e.Weight
 			}
@@ -63,7 +61,7 @@ func testObjective(t *testing.T, hat float64) {
 	}
 	one := math.NaN()
 	for _, threads := range []int{1, 3} {
-		got, fraction, _, err := evaluate.Objective(t.Context(), m, eventtest.Source(events...), threads)
+		got, fraction, _, err := m.objective(t.Context(), eventtest.Source(events...), threads)
 		must.True(t, err == nil && math.Abs(got-want) <= 1e-9*want && math.Abs(fraction-wrong/weight) <= 1e-12,
 			"hat %v, %d threads: objective %v, wrong %v, %v; want %v, %v", hat, threads, got, fraction, err, want, wrong/weight)
 		must.True(t, threads <= 1 || got == one, "%v on one thread, %v on %d", one, got, threads)
@@ -86,11 +84,11 @@ func TestSilentObjective(t *testing.T) {
 					fields = append(fields, s.AddField(f))
 				}
 				n := loss.Silent{D: 0.6, Groups: groups}
-				m := evaluate.Model{
+				m := evaluation{
 					Linear: &model.Linear{Head: model.Head{Schema: s, Outputs: outputs, Intercept: []float64{0.4, -0.2, 0.1},
 						Layout: model.Layout{Width: model.ScalerWidth + outputs, Weight: model.ScalerWidth}, Scaler: model.Scaler{Mode: model.StandardizeNone}},
 						Rows: model.NewTable(model.ScalerWidth + outputs)},
-					Noise: n, Loss: loss.LogisticGaussian{}, C: 3, Bound: curved, Classes: []float64{1, 5, 1}, Active: outputs,
+					noise: n, loss: loss.LogisticGaussian{}, c: 3, bound: curved, classes: []float64{1, 5, 1}, active: outputs,
 				}
 				r := rand.New(rand.NewPCG(1, 2))
 				dead := map[uint32]float64{1: 0.5, 3: -2}
@@ -104,7 +102,7 @@ func TestSilentObjective(t *testing.T) {
 				if !read {
 					dead = nil
 				} else {
-					m.Dead = func(column uint32) float64 { return dead[column] }
+					m.dead = func(column uint32) float64 { return dead[column] }
 				}
 				want := 0.0
 				for _, column := range columns {
@@ -163,8 +161,8 @@ func TestSilentObjective(t *testing.T) {
 						}
 						y := must.Either(e.Label == k, 1.0, -1)
 						for _, q := range n.Rates() {
-							value, _, _ := m.Loss.At(y, (1-q)*f+q*below, q*(1-q)*squares)
-							want += 3 * e.Weight * m.Classes[e.Label] * value / 4
+							value, _, _ := m.loss.At(y, (1-q)*f+q*below, q*(1-q)*squares)
+							want += 3 * e.Weight * m.classes[e.Label] * value / 4
 						}
 						if f > best {
 							best, at = f, k
@@ -175,7 +173,7 @@ func TestSilentObjective(t *testing.T) {
 					}
 				}
 				for _, threads := range []int{1, 3} {
-					got, fraction, _, err := evaluate.Objective(t.Context(), m, eventtest.Source(b), threads)
+					got, fraction, _, err := m.objective(t.Context(), eventtest.Source(b), threads)
 					must.True(t, err == nil && math.Abs(got-want) <= 1e-9*want && math.Abs(fraction-wrong/weight) <= 1e-12,
 						"%s, %d threads: objective %v, wrong %v, %v; want %v, %v", name, threads, got, fraction, err, want, wrong/weight)
 				}

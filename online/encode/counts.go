@@ -1,4 +1,4 @@
-package scaling
+package encode
 
 // This file finds fields that count.
 
@@ -18,7 +18,7 @@ import (
 type countFinder struct {
 	fields []counted // by field id
 	open   int       // number of fields that are not decided
-	turned []uint16  // fields whose treatment must change, see TurnCounts
+	turned []uint16  // fields whose treatment must change, see turnCounts
 }
 
 // counted describes a field until it is decided.
@@ -36,9 +36,9 @@ const (
 	undecided, manyReadings = 64, 8
 )
 
-// WatchCounts examines the numbers of an event with fields, before the event is counted. due reports whether TurnCounts
+// watchCounts examines the numbers of an event with fields, before the event is counted. due reports whether turnCounts
 // has something to do.
-func (s *Scaling) WatchCounts(e *event.Example) (due bool) {
+func (s *Scaling) watchCounts(e *event.Example) (due bool) {
 	d := &s.counts
 	for id := len(d.fields); id < len(s.Kinds); id++ {
 		d.fields = append(d.fields, counted{open: s.Kinds[id] == event.Numeric && s.Scaler.Mode == model.StandardizeAuto})
@@ -56,7 +56,7 @@ func (s *Scaling) WatchCounts(e *event.Example) (due bool) {
 	}
 	for i, id := range e.Field {
 		if c := &d.fields[id]; c.open {
-			d.read(id, e.Features.Index[i], e.Features.Value[i], s.Events+1)
+			d.read(id, e.Features.Index[i], e.Features.Value[i], s.events+1)
 		}
 	}
 	return len(d.turned) > 0
@@ -106,9 +106,9 @@ func (d *countFinder) turn(id uint16, counts bool) {
 	}
 }
 
-// TurnCounts changes the treatment of fields that turned out to count, or not to. row returns the row of a column, and
-// move converts its weights. TurnCounts returns the columns that are no longer measurements.
-func (s *Scaling) TurnCounts(row func(column uint32) []float64, move func(row []float64, ratio, shift float64)) (gone []uint32) {
+// turnCounts changes the treatment of fields that turned out to count, or not to. row returns the row of a column, and
+// move converts its weights. turnCounts returns the columns that are no longer measurements.
+func (s *Scaling) turnCounts(row func(column uint32) []float64, move func(row []float64, ratio, shift float64)) (gone []uint32) {
 	for _, id := range s.counts.turned {
 		c := &s.counts.fields[id]
 		if counts := s.Kinds[id] == countKind; counts == c.counts {
@@ -133,9 +133,9 @@ func (s *Scaling) TurnCounts(row func(column uint32) []float64, move func(row []
 	return gone
 }
 
-// Restart makes the given readings, of which there is at least one, those of a numeric column. It returns how the
-// column's weight must change, as Move does.
-func (s *Scaling) Restart(stats, readings []float64) (ratio, shift float64) {
+// restartWith makes the given readings, of which there is at least one, those of a numeric column. It returns how the
+// column's weight must change, as factors do.
+func (s *Scaling) restartWith(stats, readings []float64) (ratio, shift float64) {
 	n, mean, squares := float64(len(readings)), 0.0, 0.0
 	for _, x := range readings {
 		mean += x / n

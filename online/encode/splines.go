@@ -1,4 +1,4 @@
-package scaling
+package encode
 
 import (
 	"maps"
@@ -103,27 +103,27 @@ func (c *earlyReadings) fix(most int, values []uint16, presence func(field uint3
 	return out
 }
 
-// SeeksKnots reports whether readings are gathered for the first knots. It is for a learner outside a group.
-func (s *Scaling) SeeksKnots() bool {
-	return !s.KnotsFound && s.Scaler.Splines == nil && s.wantsKnots()
+// seeksKnots reports whether readings are gathered for the first knots. It is for a learner outside a group.
+func (s *Scaling) seeksKnots() bool {
+	return !s.knotsFound && s.Scaler.Splines == nil && s.wantsKnots()
 }
 
 // wantsKnots reports whether splines or presence columns are configured.
-func (s *Scaling) wantsKnots() bool { return s.Presence || s.Expert != nil }
+func (s *Scaling) wantsKnots() bool { return s.set.Presence || s.set.Knots != nil }
 
 // most returns the largest number of knots of a spline, or 0 if there is no expert with splines.
 func (s *Scaling) most() int {
-	if s.Expert == nil {
+	if s.set.Knots == nil {
 		return 0
 	}
-	return s.Expert(len(s.knots.columns))
+	return s.set.Knots(len(s.knots.columns))
 }
 
-// Reads reports whether readings must be passed to the method Reading.
-func (s *Scaling) Reads() bool { return s.SeeksKnots() || len(s.again) > 0 }
+// reads reports whether readings must be passed to the method reading.
+func (s *Scaling) reads() bool { return s.seeksKnots() || len(s.again) > 0 }
 
-// Rereads reports whether readings of a column are gathered for new knots.
-func (s *Scaling) Rereads(column uint32) bool {
+// rereads reports whether readings of a column are gathered for new knots.
+func (s *Scaling) rereads(column uint32) bool {
 	if len(s.again) == 0 {
 		return false
 	}
@@ -131,10 +131,10 @@ func (s *Scaling) Rereads(column uint32) bool {
 	return gathers
 }
 
-// Reading gathers a reading of a numeric column for the knots. z is the distance of x from the center of the column, in
+// reading gathers a reading of a numeric column for the knots. z is the distance of x from the center of the column, in
 // standard deviations.
-func (s *Scaling) Reading(column uint32, field uint16, x, z float64) {
-	if s.SeeksKnots() {
+func (s *Scaling) reading(column uint32, field uint16, x, z float64) {
+	if s.seeksKnots() {
 		s.knots.add(column, field, x, s.most() > 0 && math.Abs(z) <= model.ScalerClip)
 	}
 	if len(s.again) > 0 {
@@ -142,26 +142,26 @@ func (s *Scaling) Reading(column uint32, field uint16, x, z float64) {
 	}
 }
 
-// CountForKnots counts an observed event. After enough events it finds the knots. rows is the number of the learner's
+// countForKnots counts an observed event. After enough events it finds the knots. rows is the number of the learner's
 // rows, and values returns the fields whose null is telling, ascending. found reports whether the event has added splines.
-func (s *Scaling) CountForKnots(e *event.Example, rows int, values func() []uint16) (found bool) {
-	if !s.SeeksKnots() {
+func (s *Scaling) countForKnots(e *event.Example, rows int, values func() []uint16) (found bool) {
+	if !s.seeksKnots() {
 		return false
 	}
-	if s.Events < KnotEvents {
+	if s.events < KnotEvents {
 		s.knots.count(e)
 		return false
 	}
-	return s.FindKnots(rows, values)
+	return s.findKnots(rows, values)
 }
 
-// FindKnots computes the knots from the gathered readings. A learner with many rows, which is usual for texts, gets no
+// findKnots computes the knots from the gathered readings. A learner with many rows, which is usual for texts, gets no
 // presence columns: they would slow down every event but help only a few numbers.
-func (s *Scaling) FindKnots(rows int, values func() []uint16) (found bool) {
-	s.KnotsFound = true
+func (s *Scaling) findKnots(rows int, values func() []uint16) (found bool) {
+	s.knotsFound = true
 	splines := s.knots.fix(s.most(), values(), func(field uint32) bool {
 		named := int(field) < len(s.Kinds) && s.Kinds[field] == event.Numeric
-		return s.Presence && rows <= mostPresent && (named || !s.Named)
+		return s.set.Presence && rows <= mostPresent && (named || !s.set.Named)
 	})
 	if len(splines.Columns) == 0 {
 		return false
@@ -181,7 +181,7 @@ func (s *Scaling) OwnBasisColumns() func(column uint32) bool {
 
 // withPresence returns x followed by the presence columns of its numbers. The result is valid until the next event.
 func (s *Scaling) withPresence(x event.Vec) event.Vec {
-	c, f, some := s.Scaler.Splines, &s.WithDense, false
+	c, f, some := s.Scaler.Splines, &s.withDense, false
 	for spline := range model.CommonColumns(c.Columns, x.Index) {
 		if !model.IsPresence(c.Knots[spline]) {
 			continue
@@ -223,11 +223,11 @@ func (c *earlyReadings) state(w *coder.Coder) {
 //   - readings that differ after all earlier readings were equal;
 //   - consecutive readings beyond the clip, which may be a lasting change.
 type recentReadings struct {
-	columns map[uint32]*readings
-	spare   []*readings
+	columns map[uint32]*latestReadings
+	spare   []*latestReadings
 }
 
-type readings struct {
+type latestReadings struct {
 	values []float64 // the latest readings, at most model.FirstReadings
 	at     float64   // number of the latest reading in its column
 	// outliers increases by one at each reading beyond the clip, and decreases by three, down to 0, at each other
@@ -257,7 +257,7 @@ func watched(n float64) (yes, last bool) {
 }
 
 // of returns the stored readings of a column.
-func (g *recentReadings) of(column uint32) *readings {
+func (g *recentReadings) of(column uint32) *latestReadings {
 	r := g.columns[column]
 	if r != nil {
 		return r
@@ -266,10 +266,10 @@ func (g *recentReadings) of(column uint32) *readings {
 		r, g.spare = g.spare[last], g.spare[:last]
 		r.values, r.at, r.outliers = r.values[:0], 0, 0
 	} else {
-		r = &readings{values: make([]float64, 0, model.FirstReadings)}
+		r = &latestReadings{values: make([]float64, 0, model.FirstReadings)}
 	}
 	if g.columns == nil {
-		g.columns = map[uint32]*readings{}
+		g.columns = map[uint32]*latestReadings{}
 	}
 	g.columns[column] = r
 	return r
@@ -283,7 +283,7 @@ func (g *recentReadings) drop(column uint32) {
 }
 
 // add stores the n-th reading of a column. If it does not directly follow the stored readings, these are discarded.
-func (r *readings) add(n, x float64) {
+func (r *latestReadings) add(n, x float64) {
 	if r.at != n-1 {
 		r.values = r.values[:0]
 	}
@@ -296,7 +296,7 @@ func (r *readings) add(n, x float64) {
 
 // addOutlier stores the n-th reading of a column, which is beyond the clip. The result is true if outliers have lasted
 // long enough for a restart of the column.
-func (r *readings) addOutlier(n, x float64) bool {
+func (r *latestReadings) addOutlier(n, x float64) bool {
 	if r.outliers = max(0, r.outliers-3*(n-1-r.at)); r.outliers > 0 {
 		r.at = n - 1
 	}
@@ -316,8 +316,8 @@ func (r *readings) addOutlier(n, x float64) bool {
 // observeNumeric adds a reading to the statistics of a column that is centered and scaled, like model.Scaler.Observe. z
 // is the distance of the reading from the center, in standard deviations. observeNumeric restarts the column if
 // necessary. The weights do not change at a restart.
-func (s *Scaling) observeNumeric(column uint32, stats []float64, x, z float64, field uint16) Move {
-	if Sampled(stats[model.StatCount]+1) && stats[model.StatInverse] != 0 {
+func (s *Scaling) observeNumeric(column uint32, stats []float64, x, z float64, field uint16) factors {
+	if isSampled(stats[model.StatCount]+1) && stats[model.StatInverse] != 0 {
 		if values := s.sample(column, stats, x); values != nil {
 			return s.restart(column, stats, values, s.transforms[field])
 		}
@@ -325,23 +325,23 @@ func (s *Scaling) observeNumeric(column uint32, stats []float64, x, z float64, f
 	return s.observeWatched(column, stats, x, z, s.transforms[field])
 }
 
-// Rests reports whether the n-th reading of a column that has a scale changes only the count and the moments if it is
+// keepsScale reports whether the n-th reading of a column that has a scale changes only the count and the moments if it is
 // within the clip. The column may be transformed.
-func Rests(n float64) bool {
-	if model.Renews(n) || Sampled(n) {
+func keepsScale(n float64) bool {
+	if model.Renews(n) || isSampled(n) {
 		return false
 	}
 	watched, _ := watched(n)
 	return !watched
 }
 
-// RestsSpread is Rests for a column that is divided by its standard deviation. The size of the reading is z standard
+// keepsSpread is keepsScale for a column that is divided by its standard deviation. The size of the reading is z standard
 // deviations.
-func RestsSpread(n, z float64) bool {
+func keepsSpread(n, z float64) bool {
 	return !model.Renews(n) && (z == 0 || z < -smallAt || z > smallAt)
 }
 
-func (s *Scaling) observeWatched(column uint32, stats []float64, x, z float64, t model.Transform) Move {
+func (s *Scaling) observeWatched(column uint32, stats []float64, x, z float64, t model.Transform) factors {
 	n := stats[model.StatCount] + 1
 	outlier := z > model.ScalerClip || z < -model.ScalerClip || stats[model.StatInverse] == 0 && x != stats[model.StatCenter]
 	if n <= model.FirstReadings {
@@ -372,28 +372,28 @@ func (s *Scaling) observeWatched(column uint32, stats []float64, x, z float64, t
 		}
 	}
 	ratio, shift := s.Scaler.Observe(stats, x, z)
-	return Move{ratio, shift, 1}
+	return factors{ratio, shift, 1}
 }
 
 // observeSpread adds a reading, whose size is z standard deviations, to the statistics of a column that is divided by
 // its standard deviation. If model.FirstReadings consecutive readings are below smallAt standard deviations, the
 // earlier readings were outliers. The column then restarts with the latest readings, and its weights do not change.
-func (s *Scaling) observeSpread(column uint32, stats []float64, x, z float64) Move {
-	total := float64(s.Events + 1)
+func (s *Scaling) observeSpread(column uint32, stats []float64, x, z float64) factors {
+	total := float64(s.events + 1)
 	ratio := s.Scaler.ObserveSpread(stats, x, total)
 	if z == 0 || z < -smallAt || z > smallAt {
-		return Move{ratio, 0, 1}
+		return factors{ratio, 0, 1}
 	}
 	n := stats[model.StatCount]
 	r := s.recent.of(column)
 	if r.add(n, x); len(r.values) < model.FirstReadings {
-		return Move{ratio, 0, 1}
+		return factors{ratio, 0, 1}
 	}
 	mean, m2 := model.Moments(r.values)
 	stats[model.StatMean], stats[model.StatSquares] = mean, m2*n/model.FirstReadings
 	stats[model.StatInverse] = model.SpreadInverse(stats, total)
 	s.recent.drop(column)
-	return Move{1, 0, model.FirstReadings / n}
+	return factors{1, 0, model.FirstReadings / n}
 }
 
 const smallAt = 0.03
@@ -456,10 +456,10 @@ func (s *Scaling) scaleOf(readings []float64, unit float64) model.Standardizatio
 
 // restart restarts a column's statistics with its latest readings. The accumulators were summed in other units. They
 // are therefore multiplied by the number of these readings divided by the number of all readings.
-func (s *Scaling) restart(column uint32, stats, values []float64, t model.Transform) Move {
+func (s *Scaling) restart(column uint32, stats, values []float64, t model.Transform) factors {
 	n := stats[model.StatCount] + 1
-	m := Move{1, 0, float64(len(values)) / n}
-	if s.Scaler.Begin(stats, float64(len(values)), values, t); s.Constant {
+	m := factors{1, 0, float64(len(values)) / n}
+	if s.Scaler.Begin(stats, float64(len(values)), values, t); s.set.Constant {
 		// The strength of constant noise depends on the fraction of events with the column. This fraction must not
 		// change.
 		stats[model.StatSquares] *= n / stats[model.StatCount]
@@ -484,5 +484,65 @@ func (g *recentReadings) state(c *coder.Coder) {
 			return
 		}
 		r.values = slices.Grow(r.values, model.FirstReadings-len(r.values))
+	}
+}
+
+// The part below finds new knots for a number after its column restarts.
+
+// knotReadings is the number of readings from which the new knots of a column are computed, as quantiles.
+const knotReadings = 256
+
+// findKnotsAgain starts to gather readings for new knots of a column. The weights of its spline columns do not change,
+// and neither does the weight of the column.
+func (s *Scaling) findKnotsAgain(column uint32) {
+	c := s.Scaler.Splines
+	if i := c.Of(column); i < 0 || model.IsPresence(c.Knots[i]) {
+		return
+	}
+	if s.again == nil {
+		s.again = map[uint32][]float64{}
+	}
+	s.again[column] = make([]float64, 0, knotReadings)
+}
+
+// readAgain gathers a reading for new knots. z is the distance of the reading from the center of its column, in
+// standard deviations.
+func (s *Scaling) readAgain(column uint32, x, z float64) {
+	readings, wanted := s.again[column]
+	if !wanted || math.Abs(z) > model.ScalerClip {
+		return
+	}
+	if readings = append(readings, x); len(readings) < knotReadings {
+		s.again[column] = readings
+		return
+	}
+	delete(s.again, column)
+	slices.Sort(readings)
+	c := s.Scaler.Splines
+	i := c.Of(column)
+	knots := model.KnotsOf(readings, len(c.Knots[i]))
+	if len(knots) < 2 {
+		return
+	}
+	for len(knots) < len(c.Knots[i]) { // keeps the number of spline columns
+		last := len(knots) - 1
+		knots = append(knots, 2*knots[last]-knots[last-1])
+	}
+	all := slices.Clone(c.Knots) // snapshots share the old knots
+	all[i] = knots
+	s.Scaler.Splines = &model.Splines{Columns: c.Columns, Knots: all}
+}
+
+// againState encodes or decodes the readings that are gathered for new knots, in ascending order of columns.
+func (s *Scaling) againState(c *coder.Coder) {
+	columns := slices.Sorted(maps.Keys(s.again))
+	if c.Uint32s(&columns); c.Decode {
+		s.again = map[uint32][]float64{}
+	}
+	for _, column := range columns {
+		readings := s.again[column]
+		c.Floats(&readings)
+		c.Failed = c.Failed || len(readings) >= knotReadings
+		s.again[column] = readings
 	}
 }

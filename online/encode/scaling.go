@@ -1,7 +1,8 @@
-// Package scaling observes the features of events. It determines the statistics of columns and their restarts, the
-// dense columns, and the knots of splines. The statistics are in the same rows as the weights, which the package does
-// not change: a Move describes how the caller must change the weights.
-package scaling
+package encode
+
+// This file observes the features of events. It determines the statistics of columns and their restarts, the dense
+// columns, and the knots of splines. The statistics are in the same rows as the weights, which it does not change:
+// factors describe how the caller must change the weights.
 
 import (
 	"cmp"
@@ -17,7 +18,7 @@ import (
 
 // Scaling holds the published Scaler of a learner, and the state that determines dense columns and restarts.
 type Scaling struct {
-	Settings
+	set    Settings
 	Scaler model.Scaler
 	denseFinder
 	counts     countFinder
@@ -25,172 +26,161 @@ type Scaling struct {
 	shrinks    map[uint32]*shrink
 	again      map[uint32][]float64 // readings for new knots by column, see readAgain
 	knots      earlyReadings
-	KnotsFound bool // the knots have been determined
+	knotsFound bool // the knots have been determined
 	// By field, for the fields of the Schema that have been added:
 	Kinds      []event.Kind
 	transforms []model.Transform
 	// The columns and values of an event, with its absent dense columns and its presence columns added.
-	WithDense event.Vec
-	Reviewed  bool // the last Review has recomputed the list of numeric columns
+	withDense event.Vec
 }
 
-// Settings select what a Scaling must determine.
-type Settings struct {
-	Constant bool // the noise is constant, see rows.Event.Basis
-	Presence bool // find numeric columns that are often absent
-	Named    bool // find such columns only in named fields
-	// Expert returns the largest number of knots of the second-order expert's splines, given the number of numeric
-	// columns. Expert is nil if there is no such expert.
-	Expert func(numbers int) int
+// newScaling returns the Scaling of a new stream. unfilled is Scaler.Unfilled.
+func newScaling(set Settings, unfilled bool) Scaling {
+	return Scaling{set: set, Scaler: model.Scaler{Mode: set.Standardize, Unfilled: unfilled}}
 }
 
-// New returns the Scaling of a new stream.
-func New(s Settings, mode model.Standardize, unfilled bool) Scaling {
-	return Scaling{Settings: s, Scaler: model.Scaler{Mode: mode, Unfilled: unfilled}}
-}
-
-// AddField adds a field, with the transform of its numeric values.
-func (s *Scaling) AddField(k event.Kind, t model.Transform) {
+// addField adds a field, with the transform of its numeric values.
+func (s *Scaling) addField(k event.Kind, t model.Transform) {
 	if id := len(s.Kinds); id < len(s.counts.fields) && s.counts.fields[id].counts {
 		k = countKind // in a decoded state
 	}
 	s.Kinds, s.transforms = append(s.Kinds, k), append(s.transforms, t)
 }
 
-// Treatment is how a feature is scaled.
-type Treatment int
+// treatment is how a feature is scaled.
+type treatment int
 
 const (
-	Alone     Treatment = iota // not scaled
-	Divided                    // divided by the largest |x|
-	Candidate                  // like Divided, while the column can still become dense
-	Numeric                    // centered and scaled
-	Spread                     // divided by the standard deviation over all events
+	treatAlone     treatment = iota // not scaled
+	treatDivided                    // divided by the largest |x|
+	treatCandidate                  // like treatDivided, while the column can still become dense
+	treatNumeric                    // centered and scaled
+	treatSpread                     // divided by the standard deviation over all events
 )
 
-// SpreadColumns returns the columns of a sparse text format that are treated as Spread, ascending.
+// SpreadColumns returns the columns of a sparse text format that are treated by treatSpread, ascending.
 func (s *Scaling) SpreadColumns() []uint32 { return s.spread }
 
-// Treat returns the treatment of a feature. spread reports whether its column is one of SpreadColumns. settled reports
+// treat returns the treatment of a feature. spread reports whether its column is one of SpreadColumns. settled reports
 // whether the dense columns are final.
-func (s *Scaling) Treat(k event.Kind, dense, spread, settled bool) Treatment {
+func (s *Scaling) treat(k event.Kind, dense, spread, settled bool) treatment {
 	switch {
 	case s.Scaler.Mode == model.StandardizeScale:
-		return Divided
+		return treatDivided
 	case dense || k == event.Numeric:
-		return Numeric
+		return treatNumeric
 	case s.Scaler.Mode == model.StandardizeAll || spread:
-		return Spread
+		return treatSpread
 	case k == event.Cross:
-		return Divided
+		return treatDivided
 	case k == event.Sparse:
 		if !settled {
-			return Candidate
+			return treatCandidate
 		}
-		return Divided
+		return treatDivided
 	}
-	return Alone
+	return treatAlone
 }
 
-// Settled reports whether the dense columns are final.
-func (s *Scaling) Settled() bool { return s.Events >= denseEvents }
+// settled reports whether the dense columns are final.
+func (s *Scaling) settled() bool { return s.events >= denseEvents }
 
-// Move describes how the weights of a column must change so that scores stay the same. The weights are multiplied by
+// factors describe how the weights of a column must change so that scores stay the same. The weights are multiplied by
 // Ratio, and Shift times their old value is added to the intercepts. The accumulators, which were summed in other
 // units, are multiplied by Keep.
-type Move struct{ Ratio, Shift, Keep float64 }
+type factors struct{ Ratio, Shift, Keep float64 }
 
-// still is the Move that changes no weight.
-var still = Move{1, 0, 1}
+// still are the factors that changes no weight.
+var still = factors{1, 0, 1}
 
-// Moves reports whether weights change.
-func (m Move) Moves() bool { return m.Ratio != 1 || m.Shift != 0 }
+// moves reports whether weights change.
+func (m factors) moves() bool { return m.Ratio != 1 || m.Shift != 0 }
 
-// Observe adds a feature to the statistics of its column. z is the distance of x from the center of the column, in
+// observe adds a feature to the statistics of its column. z is the distance of x from the center of the column, in
 // standard deviations.
-func (s *Scaling) Observe(column uint32, stats []float64, x, z float64, t Treatment, field uint16) (m Move) {
+func (s *Scaling) observe(column uint32, stats []float64, x, z float64, t treatment, field uint16) (m factors) {
 	m = still
 	switch t {
-	case Alone:
+	case treatAlone:
 		stats[model.StatCount]++
 		stats[model.StatInverse] = 1
-	case Numeric:
+	case treatNumeric:
 		m = s.observeNumeric(column, stats, x, z, field)
-	case Divided, Candidate:
+	case treatDivided, treatCandidate:
 		var shrunk bool
 		if m.Ratio, shrunk = s.Scaler.ObserveScale(stats, x); shrunk {
 			m.Keep = model.FirstReadings / stats[model.StatCount]
 			s.restartCandidate(column)
 		}
-		if t == Candidate {
+		if t == treatCandidate {
 			s.candidate(column, x, stats[model.StatInverse], stats[model.StatCount] == 1)
 		}
-	case Spread:
+	case treatSpread:
 		m = s.observeSpread(column, stats, x, z)
 		s.candidate(column, x, stats[model.StatInverse], stats[model.StatCount] == 1)
 	}
 	return m
 }
 
-// Freeze makes the statistics of all events take effect for a column. k is the kind of its field.
-func (s *Scaling) Freeze(column uint32, stats []float64, k event.Kind) {
+// freeze makes the statistics of all events take effect for a column. k is the kind of its field.
+func (s *Scaling) freeze(column uint32, stats []float64, k event.Kind) {
 	_, dense := slices.BinarySearch(s.Scaler.Dense, column)
 	_, spread := slices.BinarySearch(s.spread, column)
 	if s.counts.isCount(column) {
 		k = countKind
 	}
-	switch s.Treat(k, dense, spread, true) {
-	case Numeric:
+	switch s.treat(k, dense, spread, true) {
+	case treatNumeric:
 		model.Renew(stats)
-	case Spread:
-		stats[model.StatInverse] = model.SpreadInverse(stats, float64(s.Events))
+	case treatSpread:
+		stats[model.StatInverse] = model.SpreadInverse(stats, float64(s.events))
 	}
 }
 
-// Columns returns the columns and values of an event's features for learning. They include absent dense columns, and
+// columns returns the columns and values of an event's features for learning. They include absent dense columns, and
 // the presence columns after the first numbers columns. The result is valid until the next event.
-func (s *Scaling) Columns(x event.Vec) (columns []uint32, raw []float64, numbers int) {
-	x = s.Scaler.AddDense(x, &s.WithDense)
+func (s *Scaling) columns(x event.Vec) (columns []uint32, raw []float64, numbers int) {
+	x = s.Scaler.AddDense(x, &s.withDense)
 	if numbers = x.Len(); s.Scaler.Splines != nil {
 		x = s.withPresence(x)
 	}
 	return x.Index, x.Value, numbers
 }
 
-// DenseState encodes or decodes the state that determines the dense columns and the fields that count.
-func (s *Scaling) DenseState(c *coder.Coder) {
+// denseState encodes or decodes the state that determines the dense columns and the fields that count.
+func (s *Scaling) denseState(c *coder.Coder) {
 	s.denseFinder.state(c)
 	s.countsState(c)
 }
 
-// ReadingsState encodes or decodes the readings that determine restarts.
-func (s *Scaling) ReadingsState(c *coder.Coder) {
+// readingsState encodes or decodes the readings that determine restarts.
+func (s *Scaling) readingsState(c *coder.Coder) {
 	s.recent.state(c)
 	s.shrinksState(c)
 	s.againState(c)
 }
 
-// KnotsState encodes or decodes the state that determines the knots.
-func (s *Scaling) KnotsState(c *coder.Coder) {
+// knotsState encodes or decodes the state that determines the knots.
+func (s *Scaling) knotsState(c *coder.Coder) {
 	if s.wantsKnots() {
-		c.Bool(&s.KnotsFound)
+		c.Bool(&s.knotsFound)
 	}
-	if s.SeeksKnots() {
+	if s.seeksKnots() {
 		s.knots.state(c)
 	}
 }
 
-// Misfit reports whether DenseState has decoded a state that does not fit the Scaler.
-func (s *Scaling) Misfit() bool {
+// misfit reports whether denseState has decoded a state that does not fit the Scaler.
+func (s *Scaling) misfit() bool {
 	return len(s.seen) != len(s.Scaler.Dense) || len(s.moments) != 3*len(s.candidates)
 }
 
-// Read holds the numeric values of an event and changes of columns. The order of processing is: changes of scales, then
+// Numbers holds the numeric values of an event and changes of columns. The order of processing is: changes of scales, then
 // standardized values, then columns that are no longer numeric.
-type Read struct {
+type Numbers struct {
 	Moved   []Moved
-	Values  []Value
-	Spread  []Value // values of columns that are 0 if absent, if columns can be missing
+	Values  []Number
+	Spread  []Number // values of columns that are 0 if absent, if columns can be missing
 	Removed []uint32
 }
 
@@ -200,8 +190,8 @@ type Moved struct {
 	Was, Is model.Standardization
 }
 
-// Value is a numeric value of an event.
-type Value struct {
+// Number is a numeric value of an event.
+type Number struct {
 	Column uint32
 	Field  uint16  // field of the event; 0 in a sparse text format
 	X      float64 // standardized value
@@ -209,7 +199,7 @@ type Value struct {
 }
 
 // Clear removes all values and changes, before the next event.
-func (r *Read) Clear() {
+func (r *Numbers) Clear() {
 	r.Moved, r.Values, r.Spread, r.Removed = r.Moved[:0], r.Values[:0], r.Spread[:0], r.Removed[:0]
 }
 
@@ -236,8 +226,8 @@ type shrink struct {
 	small, low, high float64
 }
 
-// Sampled reports whether the n-th reading of a column is sampled.
-func Sampled(n float64) bool {
+// isSampled reports whether the n-th reading of a column is sampled.
+func isSampled(n float64) bool {
 	return n > watchUntil && uint64(n)%sampleEvery == 0
 }
 
@@ -281,10 +271,10 @@ func (s *Scaling) sample(column uint32, stats []float64, x float64) []float64 {
 	return nil
 }
 
-// Samples adds the n-th reading of a column, within the clip, to the column's sample. done is false if Observe must add it:
+// samples adds the n-th reading of a column, within the clip, to the column's sample. done is false if observe must add it:
 // it is not sampled, completes a sample, or renews the scale.
-func (s *Scaling) Samples(column uint32, n, x float64) (done bool) {
-	if !Sampled(n) || model.Renews(n) {
+func (s *Scaling) samples(column uint32, n, x float64) (done bool) {
+	if !isSampled(n) || model.Renews(n) {
 		return false
 	}
 	r := s.shrinks[column]
@@ -347,7 +337,7 @@ func (s *Scaling) shrinksState(c *coder.Coder) {
 // largest value would make most readings tiny. It does so only in tables too. Spread columns vary and are present in six of ten events. One event in 32 suffices
 // if their usual value is below a third of the largest.
 type denseFinder struct {
-	Events     uint64   // number of observed events
+	events     uint64   // number of observed events
 	candidates []uint32 // columns that can become dense
 	// For each candidate: the number of readings, their mean, and their sum of squared deviations.
 	moments []float64
@@ -368,13 +358,13 @@ func isDense(seen, n uint64) bool { return 10*seen >= 9*n }
 
 // isTable reports whether an average event has at least a tenth of all columns, like a row of a table.
 func (d *denseFinder) isTable() bool {
-	return d.Events >= tableEvents && 10*d.held >= d.Events*uint64(len(d.candidates))
+	return d.events >= tableEvents && 10*d.held >= d.events*uint64(len(d.candidates))
 }
 
 // isNarrow reports whether the first events have half of all columns on the average. It decides about tables before
 // there are tableEvents events. A text has few of the words of ten texts.
 func (d *denseFinder) isNarrow() bool {
-	return d.Events < tableEvents && 2*d.held >= d.Events*uint64(len(d.candidates))
+	return d.events < tableEvents && 2*d.held >= d.events*uint64(len(d.candidates))
 }
 
 // isNumber reports whether a column of a table, in seen of n events, is divided by its standard deviation. Its readings
@@ -387,7 +377,7 @@ func isNumber(seen, n, mean, variance, inverse float64) bool {
 // candidate adds a reading x of a column that can become dense. first reports whether it is the first reading of the
 // column. If the column is divided by a scale, x has been multiplied by inverse.
 func (d *denseFinder) candidate(column uint32, x, inverse float64, first bool) {
-	if len(d.candidates) == 0 && d.Events > denseEvents/10 {
+	if len(d.candidates) == 0 && d.events > denseEvents/10 {
 		return // no further column can become a candidate
 	}
 	if z := x * inverse; math.Abs(z) > model.ScalerClip {
@@ -395,7 +385,7 @@ func (d *denseFinder) candidate(column uint32, x, inverse float64, first bool) {
 	}
 	i, ok := d.index(column)
 	if !ok {
-		if !first || d.Events > denseEvents/10 {
+		if !first || d.events > denseEvents/10 {
 			return
 		}
 		i = len(d.candidates)
@@ -424,14 +414,14 @@ func (d *denseFinder) restartCandidate(column uint32) {
 	}
 }
 
-// Count counts an event whose features have been observed, for a learner outside a group. due reports whether it is
-// time to call Review.
-func (s *Scaling) Count(x event.Vec) (due bool) {
-	s.Events++
+// count counts an event whose features have been observed, for a learner outside a group. due reports whether it is
+// time to call review.
+func (s *Scaling) count(x event.Vec) (due bool) {
+	s.events++
 	if s.Scaler.Mode == model.StandardizeScale {
 		return false
 	}
-	if s.Events <= denseEvents {
+	if s.events <= denseEvents {
 		s.held += uint64(x.Len())
 	}
 	if dense := s.Scaler.Dense; slices.Equal(x.Index, dense) { // usual in a table
@@ -443,7 +433,7 @@ func (s *Scaling) Count(x event.Vec) (due bool) {
 			s.seen[i]++
 		}
 	}
-	switch n := s.Events; {
+	switch n := s.events; {
 	case n < denseEvents:
 		return n%10 == 0 && (n/10)&(n/10-1) == 0
 	case n%denseEvents == 0:
@@ -452,12 +442,12 @@ func (s *Scaling) Count(x event.Vec) (due bool) {
 	return false
 }
 
-// Review recomputes the dense columns. It adds columns only in the first denseEvents events, and always removes columns
+// review recomputes the dense columns. It adds columns only in the first denseEvents events, and always removes columns
 // that have become too rare. row returns the row of a column, and move converts the weights of a row to changed
 // statistics. gone lists the removed columns.
 //
 // usual lists, in ascending order, the columns whose absence is a loss. If absent columns are missing, they are dense.
-func (s *Scaling) Review(usual []uint32, row func(column uint32) []float64, move func(row []float64, ratio, shift float64)) (gone []uint32) {
+func (s *Scaling) review(usual []uint32, row func(column uint32) []float64, move func(row []float64, ratio, shift float64)) (gone []uint32) {
 	was, wasSeen := s.Scaler.Dense, s.seen
 	s.Scaler.Dense, s.seen = nil, nil // snapshots share the old memory
 	isUsual := func(column uint32) bool {
@@ -469,13 +459,13 @@ func (s *Scaling) Review(usual []uint32, row func(column uint32) []float64, move
 		s.Scaler.Dense = slices.Insert(s.Scaler.Dense, i, column)
 		s.seen = slices.Insert(s.seen, i, seen)
 	}
-	apply := func(row []float64, m Move) {
-		if m.Moves() {
+	apply := func(row []float64, m factors) {
+		if m.moves() {
 			move(row, m.Ratio, m.Shift)
 		}
 	}
 	for i, column := range was {
-		if isDense(wasSeen[i], s.Events) || s.Scaler.Unfilled && (s.Events > denseEvents || isUsual(column)) {
+		if isDense(wasSeen[i], s.events) || s.Scaler.Unfilled && (s.events > denseEvents || isUsual(column)) {
 			keep(column, wasSeen[i])
 		} else {
 			row := row(column)
@@ -483,10 +473,9 @@ func (s *Scaling) Review(usual []uint32, row func(column uint32) []float64, move
 			gone = append(gone, column)
 		}
 	}
-	if s.Events > denseEvents {
+	if s.events > denseEvents {
 		return gone
 	}
-	s.Reviewed = true
 	table := s.Scaler.Mode == model.StandardizeAuto && s.isTable()
 	centers := table || s.Scaler.Mode != model.StandardizeAuto || s.Scaler.Unfilled || s.isNarrow()
 	for i, column := range s.candidates {
@@ -498,20 +487,20 @@ func (s *Scaling) Review(usual []uint32, row func(column uint32) []float64, move
 			continue // always 1: one-hot category or constant
 		}
 		row := row(column)
-		if seen := uint64(row[model.StatCount]); centers && isDense(seen, s.Events) || s.Scaler.Unfilled && isUsual(column) {
+		if seen := uint64(row[model.StatCount]); centers && isDense(seen, s.events) || s.Scaler.Unfilled && isUsual(column) {
 			if i, spread := slices.BinarySearch(s.spread, column); spread {
 				s.spread = slices.Delete(slices.Clone(s.spread), i, i+1)
 			}
 			apply(row, s.promote(row, mean, m2))
 			keep(column, seen)
-		} else if table && isNumber(float64(seen), float64(s.Events), mean, m2/max(s.moments[3*i], 1), row[model.StatInverse]) {
+		} else if table && isNumber(float64(seen), float64(s.events), mean, m2/max(s.moments[3*i], 1), row[model.StatInverse]) {
 			if i, already := slices.BinarySearch(s.spread, column); !already {
 				s.spread = slices.Insert(slices.Clone(s.spread), i, column)
 				apply(row, s.divideByDeviation(row, mean, m2/max(s.moments[3*i], 1)))
 			}
 		}
 	}
-	if s.Events >= denseEvents {
+	if s.events >= denseEvents {
 		s.candidates, s.moments, s.places = nil, nil, nil
 	}
 	return gone
@@ -519,8 +508,8 @@ func (s *Scaling) Review(usual []uint32, row func(column uint32) []float64, move
 
 // promote centers and scales a column that was divided by its largest value. Events without the column count as 0. mean
 // and m2 are the mean and the sum of squared deviations of its readings.
-func (s *Scaling) promote(row []float64, mean, m2 float64) Move {
-	n, total := row[model.StatCount], float64(s.Events)
+func (s *Scaling) promote(row []float64, mean, m2 float64) factors {
+	n, total := row[model.StatCount], float64(s.events)
 	if s.Scaler.Unfilled {
 		total = n
 	}
@@ -531,10 +520,10 @@ func (s *Scaling) promote(row []float64, mean, m2 float64) Move {
 	row[model.StatCenter], row[model.StatInverse] = mean, 0
 	switch sd := math.Sqrt(m2 / total); {
 	case !(sd > 1e-10*math.Abs(mean)):
-		return Move{1, mean * was, 1}
+		return factors{1, mean * was, 1}
 	case was > 0:
 		row[model.StatInverse] = 1 / sd
-		return Move{was / row[model.StatInverse], mean * was, 1}
+		return factors{was / row[model.StatInverse], mean * was, 1}
 	default: // always 0 so far
 		row[model.StatInverse] = 1 / sd
 	}
@@ -543,19 +532,19 @@ func (s *Scaling) promote(row []float64, mean, m2 float64) Move {
 
 // divideByDeviation changes the divisor of a column from its largest value to its standard deviation over all events.
 // Its readings have the given mean and variance.
-func (s *Scaling) divideByDeviation(row []float64, mean, variance float64) Move {
+func (s *Scaling) divideByDeviation(row []float64, mean, variance float64) factors {
 	was := row[model.StatInverse]
 	row[model.StatMean], row[model.StatSquares] = mean, variance*row[model.StatCount]
-	row[model.StatInverse] = model.SpreadInverse(row, float64(s.Events))
+	row[model.StatInverse] = model.SpreadInverse(row, float64(s.events))
 	if was > 0 && row[model.StatInverse] > 0 {
-		return Move{was / row[model.StatInverse], 0, 1}
+		return factors{was / row[model.StatInverse], 0, 1}
 	}
 	return still
 }
 
 // demote reverses promote for a column that is too rare.
-func (s *Scaling) demote(row []float64, seen uint64) Move {
-	n, total := float64(seen), float64(s.Events)
+func (s *Scaling) demote(row []float64, seen uint64) factors {
+	n, total := float64(seen), float64(s.events)
 	was := s.Scaler.Standardization(row)
 	mean := row[model.StatMean] * total / n
 	m2 := max(0, row[model.StatSquares]*total/row[model.StatCount]-mean*mean*n*(total-n)/total)
@@ -571,13 +560,13 @@ func (s *Scaling) demote(row []float64, seen uint64) Move {
 		model.Unwatch(row)
 	}
 	if was.Scale > 0 && was.Unit == 0 && row[model.StatInverse] > 0 {
-		return Move{1 / (was.Scale * row[model.StatInverse]), -was.Center / was.Scale, 1}
+		return factors{1 / (was.Scale * row[model.StatInverse]), -was.Center / was.Scale, 1}
 	}
 	return still
 }
 
 func (d *denseFinder) state(c *coder.Coder) {
-	c.Uint(&d.Events)
+	c.Uint(&d.events)
 	c.Uint32s(&d.candidates)
 	c.Floats(&d.moments)
 	c.Uints(&d.seen)

@@ -1,4 +1,4 @@
-package scaling
+package encode
 
 import (
 	"bytes"
@@ -17,10 +17,10 @@ import (
 // TestMoveKeepsScores checks that applying each Move keeps every score while readings arrive. Only the restart of a
 // column may change scores.
 func TestMoveKeepsScores(t *testing.T) {
-	for _, treatment := range []Treatment{Numeric, Divided, Spread} {
-		mode := must.Either(treatment == Spread, model.StandardizeAll, model.StandardizeAuto)
-		s, r := New(Settings{}, mode, false), rand.New(rand.NewPCG(1, 2))
-		s.AddField(event.Numeric, model.TransformNone)
+	for _, treatment := range []treatment{treatNumeric, treatDivided, treatSpread} {
+		mode := must.Either(treatment == treatSpread, model.StandardizeAll, model.StandardizeAuto)
+		s, r := newScaling(Settings{Standardize: mode}, false), rand.New(rand.NewPCG(1, 2))
+		s.addField(event.Numeric, model.TransformNone)
 		stats, w, b, moves, anew := make([]float64, model.ScalerWidth), 0.3, -0.1, 0, 0
 		score := func(x float64) float64 { return w*s.Scaler.Apply(stats, x) + b }
 		for i := range 5000 {
@@ -29,8 +29,8 @@ func TestMoveKeepsScores(t *testing.T) {
 				x += 3
 			}
 			before, count := score(8), stats[model.StatCount]
-			m := s.Observe(5, stats, x, s.Scaler.Deviations(stats, x), treatment, 0)
-			s.Events++
+			m := s.observe(5, stats, x, s.Scaler.Deviations(stats, x), treatment, 0)
+			s.events++
 			if count < model.FirstReadings || m.Keep != 1 {
 				anew++
 				continue
@@ -49,47 +49,47 @@ func TestMoveKeepsScores(t *testing.T) {
 // TestKnots checks that knots are the quantiles of the first readings, and that a number that is often omitted gets a
 // presence column. The gathered readings must be part of the state.
 func TestKnots(t *testing.T) {
-	set := Settings{Presence: true, Expert: func(numbers int) int { return 7 - 2*numbers }}
-	s, r := New(set, model.StandardizeAuto, false), rand.New(rand.NewPCG(1, 2))
+	set := Settings{Standardize: model.StandardizeAuto, Presence: true, Knots: func(numbers int) int { return 7 - 2*numbers }}
+	s, r := newScaling(set, false), rand.New(rand.NewPCG(1, 2))
 	for range 3 {
-		s.AddField(event.Numeric, model.TransformNone)
+		s.addField(event.Numeric, model.TransformNone)
 	}
 	for n := uint64(1); ; n++ {
-		if s.CountForKnots(&event.Example{}, 9, func() []uint16 { return nil }) {
+		if s.countForKnots(&event.Example{}, 9, func() []uint16 { return nil }) {
 			must.True(t, n == KnotEvents+1, "knots after %d events", n)
 			break
 		}
-		s.Events++
+		s.events++
 		for column := range uint32(2) {
 			if column == 0 || n%2 == 0 {
-				s.Reading(column, uint16(column)+1, r.Float64(), 0)
+				s.reading(column, uint16(column)+1, r.Float64(), 0)
 			}
 		}
 		if n == 500 { // saves and restores the state
 			var a, b coder.Coder
-			s.KnotsState(&a)
-			s = New(set, model.StandardizeAuto, false)
-			s.Events = n
+			s.knotsState(&a)
+			s = newScaling(set, false)
+			s.events = n
 			for range 3 {
-				s.AddField(event.Numeric, model.TransformNone)
+				s.addField(event.Numeric, model.TransformNone)
 			}
-			s.KnotsState(coder.Read(a.Out))
-			s.KnotsState(&b)
+			s.knotsState(coder.Read(a.Out))
+			s.knotsState(&b)
 			must.Require(t, bytes.Equal(a.Out, b.Out), "the state does not come back")
 		}
 	}
 	knots := s.Scaler.Splines.Knots
 	must.True(t, len(knots) == 2 && len(knots[0]) == 3 && math.Abs(knots[0][1]-0.5) <= 0.05 && model.IsPresence(knots[1]), "knots %v", knots)
 	must.True(t, s.OwnBasisColumns()(s.Scaler.Splines.BasisColumn(0, 0)) && !s.OwnBasisColumns()(s.Scaler.Splines.BasisColumn(1, 0)), "whose hats are whose is confused")
-	columns, _, numbers := s.Columns(event.Vec{Index: []uint32{0, 1}, Value: []float64{0.3, 0.4}})
+	columns, _, numbers := s.columns(event.Vec{Index: []uint32{0, 1}, Value: []float64{0.3, 0.4}})
 	must.True(t, numbers == 2 && len(columns) == 3 && columns[2] == s.Scaler.Splines.BasisColumn(1, 0), "columns %v, of which %d are numbers", columns, numbers)
 }
 
 // TestSteady checks that readings for which Steady is true change only the count and the moments, and that Steady is
 // true for most readings.
 func TestSteady(t *testing.T) {
-	s, r := New(Settings{}, model.StandardizeAuto, false), rand.New(rand.NewPCG(3, 4))
-	s.AddField(event.Numeric, model.TransformNone)
+	s, r := newScaling(Settings{Standardize: model.StandardizeAuto}, false), rand.New(rand.NewPCG(3, 4))
+	s.addField(event.Numeric, model.TransformNone)
 	stats, want, steady := [model.ScalerWidth]float64{}, [model.ScalerWidth]float64{}, 0
 	for i := range 10000 {
 		x := 7 + 2*r.NormFloat64()
@@ -98,9 +98,9 @@ func TestSteady(t *testing.T) {
 		}
 		z := s.Scaler.Deviations(stats[:], x)
 		want = stats
-		m := s.Observe(5, want[:], x, z, Numeric, 0)
+		m := s.observe(5, want[:], x, z, treatNumeric, 0)
 		n := stats[model.StatCount] + 1
-		if math.Abs(z) > model.ScalerClip || !(stats[model.StatInverse] > 0 && Rests(n)) {
+		if math.Abs(z) > model.ScalerClip || !(stats[model.StatInverse] > 0 && keepsScale(n)) {
 			stats = want
 			continue
 		}
@@ -142,9 +142,9 @@ func TestCounts(t *testing.T) {
 			return every(3, 0.5)(i)
 		}, false, 2},
 	} {
-		s, stats := New(Settings{}, model.StandardizeAuto, false), make([]float64, model.ScalerWidth)
-		s.AddField(event.Sparse, "")
-		s.AddField(event.Numeric, "")
+		s, stats := newScaling(Settings{Standardize: model.StandardizeAuto}, false), make([]float64, model.ScalerWidth)
+		s.addField(event.Sparse, "")
+		s.addField(event.Numeric, "")
 		turns, weight, intercept := 0, 0.7, 0.2
 		score := func(x float64) float64 { return intercept + weight*s.Scaler.Deviations(stats, x) }
 		for i := range 400 {
@@ -152,13 +152,13 @@ func TestCounts(t *testing.T) {
 			for _, x := range c.draw(i) {
 				eventtest.Put(e, column, x, 1)
 			}
-			due := s.WatchCounts(e)
+			due := s.watchCounts(e)
 			for _, x := range e.Features.Value {
-				s.Observe(column, stats, x, s.Scaler.Deviations(stats, x), s.Treat(s.Kinds[1], false, false, true), 1)
+				s.observe(column, stats, x, s.Scaler.Deviations(stats, x), s.treat(s.Kinds[1], false, false, true), 1)
 			}
-			if s.Events++; due {
+			if s.events++; due {
 				varied, before := stats[model.StatInverse] > 0, score(2)
-				gone := s.TurnCounts(func(uint32) []float64 { return stats }, func(_ []float64, ratio, shift float64) {
+				gone := s.turnCounts(func(uint32) []float64 { return stats }, func(_ []float64, ratio, shift float64) {
 					intercept += shift * weight
 					weight *= ratio
 				})
@@ -169,14 +169,14 @@ func TestCounts(t *testing.T) {
 			if i == 30 || i == 300 { // a restart
 				var a, b coder.Coder
 				s.countsState(&a)
-				again := New(Settings{}, model.StandardizeAuto, false)
+				again := newScaling(Settings{Standardize: model.StandardizeAuto}, false)
 				d := coder.Read(a.Out)
 				again.countsState(d)
-				again.AddField(event.Sparse, "")
-				again.AddField(event.Numeric, "")
+				again.addField(event.Sparse, "")
+				again.addField(event.Numeric, "")
 				again.countsState(&b)
 				must.True(t, d.Done() && bytes.Equal(a.Out, b.Out) && again.Kinds[1] == s.Kinds[1], "%s: the state does not come back: kind %v for %v", c.name, again.Kinds[1], s.Kinds[1])
-				again.Events = s.Events
+				again.events = s.events
 				s = again
 			}
 		}
@@ -189,7 +189,7 @@ func TestCounts(t *testing.T) {
 // events must not be dense. A dense column that becomes rare must no longer be dense, and scores and state must not
 // change.
 func TestDense(t *testing.T) {
-	s, r := New(Settings{}, model.StandardizeAuto, false), rand.New(rand.NewPCG(1, 2))
+	s, r := newScaling(Settings{Standardize: model.StandardizeAuto}, false), rand.New(rand.NewPCG(1, 2))
 	rows, weights, intercept := map[uint32][]float64{}, map[uint32]float64{}, 0.0
 	row := func(column uint32) []float64 {
 		if rows[column] == nil {
@@ -207,20 +207,20 @@ func TestDense(t *testing.T) {
 	score := func() float64 { return intercept + weights[1]*s.Scaler.Apply(row(1), 5) }
 	var gone []uint32
 	learn := func(x event.Vec) {
-		columns, raw, _ := s.Columns(x)
+		columns, raw, _ := s.columns(x)
 		for i, column := range columns {
 			stats := row(column)[:model.ScalerWidth]
 			_, dense := find(s.Scaler.Dense, column)
-			m := s.Observe(column, stats, raw[i], s.Scaler.Deviations(stats, raw[i]), s.Treat(event.Sparse, dense, false, s.Settled()), 0)
+			m := s.observe(column, stats, raw[i], s.Scaler.Deviations(stats, raw[i]), s.treat(event.Sparse, dense, false, s.settled()), 0)
 			move(row(column), m.Ratio, m.Shift)
 		}
-		if before := score(); s.Count(x) {
-			gone = append(gone, s.Review(nil, row, move)...)
+		if before := score(); s.count(x) {
+			gone = append(gone, s.review(nil, row, move)...)
 			after := score()
-			must.Require(t, math.Abs(after-before) <= 1e-9, "event %d: a score of %v has become %v", s.Events, before, after)
+			must.Require(t, math.Abs(after-before) <= 1e-9, "event %d: a score of %v has become %v", s.events, before, after)
 		}
 	}
-	s.AddField(event.Sparse, model.TransformAuto)
+	s.addField(event.Sparse, model.TransformAuto)
 	for i := range 1500 {
 		x := event.Vec{Index: []uint32{1, 2}, Value: []float64{5 + r.NormFloat64(), 1}}
 		if i%2 == 0 {
@@ -229,12 +229,12 @@ func TestDense(t *testing.T) {
 		learn(x)
 	}
 	must.Require(t, len(s.Scaler.Dense) == 1 && s.Scaler.Dense[0] == 1 && len(gone) == 0, "dense columns %v, gone %v, want 1 alone", s.Scaler.Dense, gone)
-	again, was := New(Settings{}, model.StandardizeAuto, false), &coder.Coder{}
-	s.DenseState(was)
+	again, was := newScaling(Settings{Standardize: model.StandardizeAuto}, false), &coder.Coder{}
+	s.denseState(was)
 	c := coder.Read(was.Out)
 	again.Scaler = s.Scaler
-	again.DenseState(c)
-	must.True(t, c.Done() && !again.Misfit() && again.Events == s.Events, "the state does not come back")
+	again.denseState(c)
+	must.True(t, c.Done() && !again.misfit() && again.events == s.events, "the state does not come back")
 	for range 600 {
 		learn(event.Vec{Index: []uint32{2}, Value: []float64{1}})
 	}
@@ -253,8 +253,8 @@ func find(list []uint32, x uint32) (int, bool) {
 // sparse passes events of a sparse text format to a Scaling. It returns the treatment of each numeric column, which is
 // "dense" or "spread".
 func sparse(t *testing.T, events int, next func(i int) event.Vec) map[uint32]string {
-	s, rows := New(Settings{}, model.StandardizeAuto, false), map[uint32][]float64{}
-	s.AddField(event.Sparse, model.TransformAuto)
+	s, rows := newScaling(Settings{Standardize: model.StandardizeAuto}, false), map[uint32][]float64{}
+	s.addField(event.Sparse, model.TransformAuto)
 	row := func(column uint32) []float64 {
 		if rows[column] == nil {
 			rows[column] = make([]float64, model.ScalerWidth)
@@ -263,14 +263,14 @@ func sparse(t *testing.T, events int, next func(i int) event.Vec) map[uint32]str
 	}
 	for i := range events {
 		x := next(i)
-		columns, raw, _ := s.Columns(x)
+		columns, raw, _ := s.columns(x)
 		for j, column := range columns {
 			_, dense := find(s.Scaler.Dense, column)
 			stats := row(column)
-			s.Observe(column, stats, raw[j], s.Scaler.Deviations(stats, raw[j]), s.Treat(event.Sparse, dense, slices.Contains(s.SpreadColumns(), column), s.Settled()), 0)
+			s.observe(column, stats, raw[j], s.Scaler.Deviations(stats, raw[j]), s.treat(event.Sparse, dense, slices.Contains(s.SpreadColumns(), column), s.settled()), 0)
 		}
-		if s.Count(x) {
-			s.Review(nil, row, func([]float64, float64, float64) {})
+		if s.count(x) {
+			s.review(nil, row, func([]float64, float64, float64) {})
 		}
 	}
 	out := map[uint32]string{}
@@ -315,15 +315,15 @@ func TestTable(t *testing.T) {
 // TestKnotsAgain checks that a column that restarts gets the same number of new knots. An old snapshot must keep the
 // old knots.
 func TestKnotsAgain(t *testing.T) {
-	s, r := New(Settings{Expert: func(int) int { return 5 }}, model.StandardizeAuto, false), rand.New(rand.NewPCG(1, 2))
-	s.AddField(event.Numeric, model.TransformNone)
+	s, r := newScaling(Settings{Standardize: model.StandardizeAuto, Knots: func(int) int { return 5 }}, false), rand.New(rand.NewPCG(1, 2))
+	s.addField(event.Numeric, model.TransformNone)
 	stats := make([]float64, model.ScalerWidth)
 	read := func(x float64) {
-		s.CountForKnots(&event.Example{}, 9, func() []uint16 { return nil })
+		s.countForKnots(&event.Example{}, 9, func() []uint16 { return nil })
 		z := s.Scaler.Deviations(stats, x)
-		s.Reading(5, 0, x, z)
-		s.Observe(5, stats, x, z, Numeric, 0)
-		s.Events++
+		s.reading(5, 0, x, z)
+		s.observe(5, stats, x, z, treatNumeric, 0)
+		s.events++
 	}
 	for range 3000 {
 		read(1000 * r.NormFloat64())
@@ -358,7 +358,7 @@ func TestCounterDoesNotShrink(t *testing.T) {
 		{"descending", func(_ *rand.Rand, i int) float64 { return -float64(i%model.FirstReadings) / model.FirstReadings }, false},
 		{"drifting", func(r *rand.Rand, i int) float64 { return r.Float64() + float64(i)/8 }, false},
 	} {
-		s, r := New(Settings{}, model.StandardizeAuto, false), rand.New(rand.NewPCG(1, 2))
+		s, r := newScaling(Settings{Standardize: model.StandardizeAuto}, false), rand.New(rand.NewPCG(1, 2))
 		stats, shrinks := make([]float64, model.ScalerWidth), false
 		s.Scaler.Set(stats, 2100, 0, 2100*1e6, 0)
 		for i := range 20 * model.FirstReadings {
@@ -372,7 +372,7 @@ func TestCounterDoesNotShrink(t *testing.T) {
 // readings.
 func TestWideSamples(t *testing.T) {
 	r, wide := rand.New(rand.NewPCG(1, 1)), 0
-	s := New(Settings{}, model.StandardizeAuto, false)
+	s := newScaling(Settings{Standardize: model.StandardizeAuto}, false)
 	for trial := range 4000 {
 		readings := make([]float64, model.FirstReadings)
 		for i := range readings {

@@ -1,6 +1,4 @@
-// Package monitor observes the events of a stream, their predictions and their labels. It changes no weights. Each
-// monitor is a type in its own file, and an entry of the table in New.
-package monitor
+package health
 
 import (
 	"math"
@@ -11,11 +9,10 @@ import (
 	"blankout/internal/measure"
 	"blankout/internal/model"
 	"blankout/online/conformal"
-	"blankout/online/health"
 )
 
-// Monitor observes events before they are learned.
-type Monitor interface {
+// monitor observes events before they are learned.
+type monitor interface {
 	// Observe processes an event. It returns a request to the learner that the learner must carry out before it learns
 	// the event, or nil.
 	Observe(e *Event) *Request
@@ -27,10 +24,10 @@ type Monitor interface {
 
 // Event is an event and, if it has a label, its prediction. It is valid until the next event.
 type Event struct {
-	health.LabeledEvent // with the prediction of the model alone
+	LabeledEvent // with the prediction of the model alone
 	// Told has the prediction with the last label. It is nil if the two are equal.
-	Told     *health.LabeledEvent
-	Met      health.Met // the event as it arrived
+	Told     *LabeledEvent
+	Met      Met // the event as it arrived
 	Labeled  bool
 	Again    bool                  // the event was also learned in an earlier pass over a finite data set
 	Scores   []float64             // scores by class, or of a regression
@@ -65,36 +62,35 @@ type Request struct {
 
 // Monitors holds all monitors of a stream.
 type Monitors struct {
-	Measures    Measures
-	Refused     health.Refused // records that are not valid events
-	drift       drift
-	link        link
-	positive    positive
-	fieldHealth fieldHealth
-	sets        sets
-	Older       olderWeights // losses of older weights
-	loss        loss.Loss
-	Mislabeled  mislabeled // events whose label is probably wrong
-	texts       health.Texts
-	list        []Monitor
+	Counts     Counts
+	drift      detector
+	link       link // calibrates
+	positive   positive
+	fields     fieldMonitor
+	sets       sets
+	Older      olderWeights // losses of older weights
+	loss       loss.Loss
+	Mislabeled mislabeled // events whose label is probably wrong
+	texts      texts
+	list       []monitor
 }
 
 // Report holds the results of all monitors. Progressive measures use the predictions that were published before an
 // event was learned. Sums are weighted by the importance of events.
 type Report struct {
-	health.Measures
+	Measures
 	Events     uint64 // number of events with a weight above 0, including unlabeled events
 	Refused    uint64
-	RefusedBy  map[event.Reason]health.Refusals
+	RefusedBy  map[event.Reason]Refusals
 	Mislabeled uint64 // number of events with an influence below Settings.MislabeledBelow
-	Drift      health.Drift
-	Prior      health.Prior
-	Baselines  health.Baselines
+	Drift      Drift
+	Prior      Prior
+	Baselines  Baselines
 	// Sets reports the coverage of prediction sets or intervals by range of the missing fraction. CoverageByClass
 	// reports the coverage by class.
 	Sets            []measure.Coverage
 	CoverageByClass []measure.ClassCoverage
-	Health          *health.Health // fieldHealth of the fields
+	Health          *Health // health of the fields
 	// ByAge has the error and the loss by staleness (age of the weights).
 	ByAge []measure.StaleLoss
 	// Positive is the name of the positive class in Binary, or "" if it is not known yet.
@@ -106,10 +102,10 @@ type Report struct {
 // Alarms holds all alarms so far. It is cheap to compute, so it can be requested after each batch of events.
 type Alarms struct {
 	Mislabeled uint64 // number of mislabeled events
-	Drift      health.Drift
-	Fields     uint64              // number of field alarms that were raised
-	Changes    uint64              // number of field alarms that were raised or ended
-	Latest     []health.FieldAlarm // the latest changes of field alarms, oldest first
+	Drift      Drift
+	Fields     uint64       // number of field alarms that were raised
+	Changes    uint64       // number of field alarms that were raised or ended
+	Latest     []FieldAlarm // the latest changes of field alarms, oldest first
 }
 
 // Settings are the settings of Monitors. The first fields have the names and values of fields of online.Config.
@@ -128,21 +124,21 @@ type Settings struct {
 
 // New returns the Monitors of a new stream.
 func New(s Settings) *Monitors {
-	m := &Monitors{loss: s.Loss, drift: newDrift(s), link: newLink(s), sets: newSets(s), Mislabeled: mislabeled{below: s.MislabeledBelow}}
-	m.fieldHealth = fieldHealth{schema: s.Schema, logged: s.Stuck == "log", repeats: s.Repeats}
-	m.Older = olderWeights{schema: s.Schema, measures: &m.Measures.Measures}
-	m.positive = positive{schema: s.Schema, measures: &m.Measures.Measures, configured: s.Threshold, given: s.Positive != "", name: s.Positive}
+	m := &Monitors{loss: s.Loss, drift: newDetector(s), link: newLink(s), sets: newSets(s), Mislabeled: mislabeled{below: s.MislabeledBelow}}
+	m.fields = fieldMonitor{schema: s.Schema, logged: s.Stuck == "log", repeats: s.Repeats}
+	m.Older = olderWeights{schema: s.Schema, measures: &m.Counts.Measures}
+	m.positive = positive{schema: s.Schema, measures: &m.Counts.Measures, configured: s.Threshold, given: s.Positive != "", name: s.Positive}
 	if s.Target != loss.Sign {
-		m.Measures.Numbers = &health.Numbers{Loss: s.Loss}
+		m.Counts.Numbers = &Numbers{Loss: s.Loss}
 	}
-	m.list = []Monitor{&m.Older, &m.Measures, &m.positive, &m.drift, &m.link, &m.sets, &m.Mislabeled, &m.fieldHealth}
+	m.list = []monitor{&m.Older, &m.Counts, &m.positive, &m.drift, &m.link, &m.sets, &m.Mislabeled, &m.fields}
 	return m
 }
 
 // SetOutputs sets the number of scores of a classification. shared reports whether classes share an output.
 func (m *Monitors) SetOutputs(outputs int, shared bool) {
-	if m.Measures.Binary = nil; outputs == 1 && m.Measures.Numbers == nil {
-		m.Measures.Binary = &measure.Binary{}
+	if m.Counts.Binary = nil; outputs == 1 && m.Counts.Numbers == nil {
+		m.Counts.Binary = &measure.Binary{}
 	}
 	if !shared {
 		m.link.reset()
@@ -151,7 +147,7 @@ func (m *Monitors) SetOutputs(outputs int, shared bool) {
 
 // Follow replaces the Schema by a later version.
 func (m *Monitors) Follow(s *event.Schema) {
-	m.positive.schema, m.fieldHealth.schema, m.sets.schema, m.Older.schema = s, s, s, s
+	m.positive.schema, m.fields.schema, m.sets.schema, m.Older.schema = s, s, s, s
 }
 
 // Decision returns the rule by which scores become a class.
@@ -179,15 +175,14 @@ func (m *Monitors) Observe(e *Event) (r *Request) {
 // Report returns the results of all monitors after the given number of events. expected is the expected error rate for
 // complete events, or -1 if it is not known or the task is regression.
 func (m *Monitors) Report(events uint64, expected float64) Report {
-	refused := m.Refused.Clone()
-	r := Report{Events: events, Refused: refused.Count, RefusedBy: refused.By, expected: expected}
+	r := Report{Events: events, expected: expected}
 	for _, x := range m.list {
 		x.Report(&r)
 	}
 	return r
 }
 
-// State encodes or decodes the state. It omits Refused, because no prediction depends on it.
+// State encodes or decodes the state.
 func (m *Monitors) State(c *coder.Coder) {
 	for _, x := range m.list {
 		x.State(c)
@@ -200,7 +195,7 @@ func (m *Monitors) State(c *coder.Coder) {
 // no known pair, it is the rarer class of the first positiveAfter labeled events. Otherwise it is the second class.
 type positive struct {
 	schema     *event.Schema
-	measures   *health.Measures
+	measures   *Measures
 	configured float64 // configured threshold on the probability of the positive class
 	given      bool    // the name is configured
 	found      bool    // the choice is final
@@ -319,7 +314,7 @@ func (s *sets) observe(e *Event, arrived bool) {
 	}
 	s.TakeClasses(conformal.Answer{
 		Range: e.Missing.Range, Scores: e.Scores, Label: e.Label, Decision: e.Decision, Judged: e.Judged, Active: e.Active,
-		Sized: len(e.Scores) == 1 || !arrived || health.Sampled(e.Number, sizedBits), Came: arrived,
+		Sized: len(e.Scores) == 1 || !arrived || sampled(e.Number, sizedBits), Came: arrived,
 	})
 }
 
@@ -351,21 +346,59 @@ func (s *sets) Report(r *Report) {
 	r.Sets, r.CoverageByClass = s.Predictor.Report(), s.ByClass(s.schema.Classes)
 }
 
-// The part below counts events whose label is probably wrong.
+// The part below calibrates: it learns the function from scores to log-odds.
 
-// mislabeled counts the events whose influence is below MislabeledBelow.
-type mislabeled struct {
-	health.Mislabeled
-	below float64
+// link learns a Link from the predicted scores.
+type link struct {
+	conformal.Link
+	learns bool
+	always bool // the Link takes effect even if it does not reduce the loss
 }
 
-func (s *mislabeled) Observe(e *Event) *Request {
-	if s.Clear(); e.Labeled && e.Influence > 0 {
-		s.Weigh(health.MislabeledEvent{Class: e.Label, Score: e.Now[min(e.Label, len(e.Now)-1)], Influence: e.Influence}, s.below)
+// newLink returns a link. It learns nothing under "auto" if there are class weights, because these shift scores on
+// purpose.
+func newLink(s Settings) link {
+	l := link{always: s.Calibrate == "on"}
+	l.learns = s.Target == loss.Sign && (l.always || s.Calibrate == "auto" && !s.ClassWeights)
+	l.reset()
+	return l
+}
+
+// Recalibrate replaces the Link by one of other scores, because predictions change to these.
+func (m *Monitors) Recalibrate(l conformal.Link) {
+	if m.link.learns {
+		m.link.Link = l
 	}
+}
+
+// reset discards the Link, because the outputs have changed.
+func (l *link) reset() { l.Link = conformal.NewLink() }
+
+// inForce returns the Link in effect, or nil if scores are used as log-odds.
+func (l *link) inForce() *model.Link {
+	if !l.learns || !l.always && !l.Helps() {
+		return nil
+	}
+	return l.Latest()
+}
+
+func (l *link) Observe(e *Event) *Request {
+	if !e.Labeled || e.Again || !l.learns {
+		return nil
+	}
+	if e.Due.Gain {
+		l.Measure(e.Scores, e.Label, e.Weight)
+	}
+	every := uint64(followFirst)
+	if l.Taken() > followAfter {
+		every = followEvery
+	}
+	l.Learn(e.Scores, e.Active, e.Label, e.Weight, every)
 	return nil
 }
 
-func (s *mislabeled) State(c *coder.Coder) { c.Uint(&s.Count) }
+// The Link in effect is updated every followFirst events. After followAfter events it is updated every followEvery
+// events.
+const followFirst, followEvery, followAfter = 64, 512, 65_536
 
-func (s *mislabeled) Report(r *Report) { r.Mislabeled = s.Count }
+func (l *link) Report(*Report) {}

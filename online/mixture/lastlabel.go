@@ -1,14 +1,6 @@
-// Package lastlabel predicts an event by the label of the event before it, and learns how much weight that prediction
-// deserves next to the prediction of the model. It is for streams whose labels arrive before the next event.
-//
-// A number is predicted to be the last number. For classes, with j the last class, s_j the fraction of the events after
-// an event of class j that had this class too, and r_k the fraction of all events with class k, the probabilities are
-//
-//	p_j = s_j,  p_k = (1 - s_j) r_k/(1 - r_j) for other classes k.
-//
-// The weight is learned as the weights of package mixture, by the log-loss of classes and by a likelihood of numbers, see
-// Number.
-package lastlabel
+package mixture
+
+// This file lets the last label take part in predictions.
 
 import (
 	"math"
@@ -16,12 +8,19 @@ import (
 	"blankout/internal/coder"
 	"blankout/internal/loss"
 	"blankout/internal/measure"
-	"blankout/online/mixture"
 )
 
-// Label is the last label, and its weight in predictions.
-type Label struct {
-	weights mixture.Weights
+// LastLabel predicts an event by the label of the event before it, and learns how much weight that prediction deserves
+// next to the prediction of the model. It is for streams whose labels arrive before the next event.
+//
+// A number is predicted to be the last number. For classes, with j the last class, s_j the fraction of the events after
+// an event of class j that had this class too, and r_k the fraction of all events with class k, the probabilities are
+//
+//	p_j = s_j,  p_k = (1 - s_j) r_k/(1 - r_j) for other classes k.
+//
+// The weight is learned by the log-loss of classes and by a likelihood of numbers, see Number.
+type LastLabel struct {
+	weights Weights
 	known   bool // the event before the next one is labeled, and its label has come in time
 	class   int
 	number  float64
@@ -37,32 +36,32 @@ type Label struct {
 type repeats struct{ events, same float64 }
 
 const (
-	// firstWeight is the initial weight. If one of the two weights is below leastWeight, it counts as 0.
-	firstWeight, leastWeight = 0.1, 0.01
-	// keep is the decay of counts per counted event.
-	keep = 0.999
-	// numberMemory is the number of events over which the mean deviation decays, and freedom the number of degrees of
+	// lastFirst is the initial weight. If one of the two weights is below lastLeast, it counts as 0.
+	lastFirst, lastLeast = 0.1, 0.01
+	// repeatsKeep is the decay of counts per counted event.
+	repeatsKeep = 0.999
+	// numberMemory is the number of events over which the mean deviation decays, and numberFreedom the number of degrees of
 	// freedom of the distribution of deviations.
-	numberMemory, freedom = 256, 8
+	numberMemory, numberFreedom = 256, 8
 	// mostApart bounds the deviations in the mean, so that it is finite.
 	mostApart = 1e100
-	// widthRate is the step of the logarithm of Width, and mostWidth its bound.
-	widthRate, mostWidth = 0.1, 1000
+	// widthStep is the step of the logarithm of Width, and mostWidth its bound.
+	widthStep, mostWidth = 0.1, 1000
 )
 
-// The switching rates of the weight, see mixture.Weights.
-var rates = []float64{1e-4, 1e-2}
+// The switching rates of the weight of the last label, see Weights.
+var lastRates = []float64{1e-4, 1e-2}
 
-// New returns the Label of a new stream.
-func New() Label {
-	return Label{weights: mixture.NewWeights([]float64{1 - firstWeight, firstWeight}, rates...), all: repeats{1, 0.5}, Width: 1}
+// NewLastLabel returns the LastLabel of a new stream.
+func NewLastLabel() LastLabel {
+	return LastLabel{weights: NewWeights([]float64{1 - lastFirst, lastFirst}, lastRates...), all: repeats{1, 0.5}, Width: 1}
 }
 
 // Forget makes the last label unknown: the label of the latest event has not come in time.
-func (l *Label) Forget() { l.known = false }
+func (l *LastLabel) Forget() { l.known = false }
 
 // Weight returns the weight of the last label in the next prediction, 0 if it is not known.
-func (l *Label) Weight() float64 {
+func (l *LastLabel) Weight() float64 {
 	if !l.known {
 		return 0
 	}
@@ -70,19 +69,19 @@ func (l *Label) Weight() float64 {
 }
 
 // Share returns the weight of the last label in predictions for which it is known.
-func (l *Label) Share() float64 {
+func (l *LastLabel) Share() float64 {
 	w := l.weights.Now(1)
 	switch w /= w + l.weights.Now(0); {
-	case w < leastWeight:
+	case w < lastLeast:
 		return 0
-	case w > 1-leastWeight:
+	case w > 1-lastLeast:
 		return 1
 	}
 	return w
 }
 
 // same returns the probability that the last class repeats.
-func (l *Label) same() float64 {
+func (l *LastLabel) same() float64 {
 	x := repeats{}
 	if l.class < len(l.repeats) {
 		x = l.repeats[l.class]
@@ -92,7 +91,7 @@ func (l *Label) same() float64 {
 
 // chance returns the probability of a class by the last label. events has the numbers of events by class, and all is
 // their sum. classes is the number of classes.
-func (l *Label) chance(class int, events []uint64, all uint64, classes int) float64 {
+func (l *LastLabel) chance(class int, events []uint64, all uint64, classes int) float64 {
 	if class == l.class {
 		return l.same()
 	}
@@ -107,14 +106,14 @@ func (l *Label) chance(class int, events []uint64, all uint64, classes int) floa
 
 // Mix mixes the probabilities of the classes by the model with those by the last label, in place. events has the
 // numbers of events by class.
-func (l *Label) Mix(chances []float64, events []uint64) {
-	w, all := l.Weight(), sum(events)
+func (l *LastLabel) Mix(chances []float64, events []uint64) {
+	w, all := l.Weight(), total(events)
 	for k, p := range chances {
 		chances[k] = (1-w)*p + w*l.chance(k, events, all, len(chances))
 	}
 }
 
-func sum(events []uint64) (all uint64) {
+func total(events []uint64) (all uint64) {
 	for _, n := range events {
 		all += n
 	}
@@ -123,13 +122,13 @@ func sum(events []uint64) (all uint64) {
 
 // Class takes the class of the current event. lost is the log-loss of the model's prediction, events has the numbers of
 // earlier events by class, and classes is the number of classes. The weight is updated if it is above 0 or due is true.
-func (l *Label) Class(class int, lost float64, events []uint64, classes int, due bool) {
+func (l *LastLabel) Class(class int, lost float64, events []uint64, classes int, due bool) {
 	for max(class, l.class) >= len(l.repeats) {
 		l.repeats = append(l.repeats, repeats{})
 	}
 	if l.known {
 		if due || l.Share() > 0 {
-			l.weights.Take([]float64{lost, -math.Log(l.chance(class, events, sum(events), classes))})
+			l.weights.Take([]float64{lost, -math.Log(l.chance(class, events, total(events), classes))})
 		}
 		l.repeats[l.class].take(class == l.class)
 		l.all.take(class == l.class)
@@ -138,14 +137,14 @@ func (l *Label) Class(class int, lost float64, events []uint64, classes int, due
 }
 
 func (r *repeats) take(same bool) {
-	r.events, r.same = keep*r.events+1, keep*r.same
+	r.events, r.same = repeatsKeep*r.events+1, repeatsKeep*r.same
 	if same {
 		r.same++
 	}
 }
 
 // MixNumber returns the mixture of the model's value and the last number.
-func (l *Label) MixNumber(value float64) float64 {
+func (l *LastLabel) MixNumber(value float64) float64 {
 	w := l.Weight()
 	return (1-w)*value + w*l.number
 }
@@ -153,7 +152,7 @@ func (l *Label) MixNumber(value float64) float64 {
 // Number takes the target of the current event, and the value that the model predicted. Values are compared by the
 // likelihood of their deviations, which is Student's t. Its scale is the mean deviation of the latest predictions, so
 // that it depends neither on the unit nor on outliers. of is the loss of the targets. For due see Class.
-func (l *Label) Number(target, value float64, of loss.Loss, due bool) {
+func (l *LastLabel) Number(target, value float64, of loss.Loss, due bool) {
 	if l.known && value == value && (due || l.Share() > 0) {
 		if apart := deviation(of, target, l.MixNumber(value)); apart == apart {
 			l.taken = min(l.taken+1, numberMemory)
@@ -175,26 +174,26 @@ func deviation(of loss.Loss, target, value float64) float64 {
 }
 
 // lost returns the negative log-likelihood of a deviation, up to a constant.
-func (l *Label) lost(deviation float64) float64 {
+func (l *LastLabel) lost(deviation float64) float64 {
 	if l.size == 0 {
 		return 0
 	}
 	x := deviation / l.size
-	return (freedom + 1) / 2.0 * math.Log1p(x*x/freedom)
+	return (numberFreedom + 1) / 2.0 * math.Log1p(x*x/numberFreedom)
 }
 
 // Cover adapts Width after an event whose target was inside or outside the interval, so that in the long run a fraction
 // coverage of the targets is inside (Gibbs & Candes 2021).
-func (l *Label) Cover(inside bool, coverage float64) {
-	step := widthRate * coverage
+func (l *LastLabel) Cover(inside bool, coverage float64) {
+	step := widthStep * coverage
 	if inside {
-		step = -widthRate * (1 - coverage)
+		step = -widthStep * (1 - coverage)
 	}
 	l.Width = max(1/mostWidth, min(l.Width*loss.Exp(step), mostWidth))
 }
 
 // State encodes or decodes the state.
-func (l *Label) State(c *coder.Coder) {
+func (l *LastLabel) State(c *coder.Coder) {
 	l.weights.State(c)
 	c.Bool(&l.known)
 	c.Int(&l.class)
