@@ -64,15 +64,6 @@ func forecast(level string, t *mixture.Mixture, groups, regression bool) Forecas
 	return f
 }
 
-// forecastError returns the expected error rate for complete events. It returns -1 for regression, or if the error rate
-// is not known yet.
-func forecastError(t *mixture.Mixture, regression bool) float64 {
-	if e, _ := t.Whole.At(0); e == e && !regression {
-		return e
-	}
-	return -1
-}
-
 // Alarms returns all alarms so far. Its field Latest has only the field alarms that were raised or ended after the
 // first n. Calling Alarms after each batch of events is cheap.
 func (l *Learner) Alarms(n uint64) Alarms { return Alarms{l.monitors.Alarms(n), l.events} }

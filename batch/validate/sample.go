@@ -359,3 +359,9 @@ func mix(x uint64) uint64 {
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	return x ^ x>>31
 }
+
+// HeldOut reports whether a record belongs to the holdout, a fraction 1/k of all records. The result depends only on
+// the position of the record, so it is the same in every process.
+func HeldOut(partition int32, offset int64, k uint64) bool {
+	return k > 0 && mix(uint64(offset)+uint64(partition)<<48)%k == 0
+}

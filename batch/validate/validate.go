@@ -19,12 +19,6 @@ import (
 	"blankout/online"
 )
 
-// HeldOut reports whether a record belongs to the holdout, a fraction 1/k of all records. The result depends only on
-// the position of the record, so it is the same in every process.
-func HeldOut(partition int32, offset int64, k uint64) bool {
-	return k > 0 && mix(uint64(offset)+uint64(partition)<<48)%k == 0
-}
-
 // Validator solves the exact problem of a Learner on the events that it has learned.
 type Validator struct {
 	Config  Config

@@ -521,3 +521,14 @@ func (s *Scanner) Set(l Lines) {
 	s.cut = l.Cut
 	s.search = search{}
 }
+
+// blank reports whether c separates the words of a line.
+func blank(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
+
+// word returns the end of the word of a line of svmlight that starts at p.
+func word(data []byte, p int) int {
+	for p < len(data) && !blank(data[p]) && data[p] != '#' {
+		p++
+	}
+	return p
+}

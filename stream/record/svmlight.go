@@ -265,14 +265,3 @@ func (d *Svmlight) refuseEntry(r *Record, e *event.Example, p int) bool {
 	}
 	return d.refuse(r, e, event.ReasonSyntax, "byte %d: %.60q where index:value should be", p+1, entry)
 }
-
-// blank reports whether c separates the words of a line.
-func blank(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
-
-// word returns the end of the word of a line of svmlight that starts at p.
-func word(data []byte, p int) int {
-	for p < len(data) && !blank(data[p]) && data[p] != '#' {
-		p++
-	}
-	return p
-}
