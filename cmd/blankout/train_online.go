@@ -178,7 +178,7 @@ func (p *program) trainOnline(ctx context.Context, o *trainFlags) (err error) {
 	}
 	r.ProgressiveError, r.ProgressiveLogLoss = measure.Defined(100*trained.Progressive.Error()), measure.Defined(trained.Progressive.MeanLogLoss())
 	if o.model != "" {
-		if err := o.data.write(o.model, learner.Model().Compact()); err != nil {
+		if err := o.data.write(o.model, learner.Model().CompactFile()); err != nil {
 			return err
 		}
 	}

@@ -298,13 +298,21 @@ func (m *Linear) weight(row []float64, k int) float64 { return m.Layout.publishe
 // Compact returns the model with rows that contain only mixed weights and scale statistics. The rows of a model that is
 // being learned contain much more.
 func (m *Linear) Compact() *Linear {
+	out := m.CompactFile()
+	out.Rows.Fill()
+	return out
+}
+
+// CompactFile is Compact for a caller that only writes the result to a file. The rows are computed while they are written,
+// so that they take no memory; until then m must not change.
+func (m *Linear) CompactFile() *Linear {
 	return m.packed(m.Layout.rowOutputs(m.Outputs), (*Layout).weight, func(was, packed *Layout) {
 		packed.Scale, packed.Outputs = was.Scale, was.Outputs
 	})
 }
 
 // packed returns the model with rows that contain only scale statistics and, for the Head and for each Level, k weights.
-// complete sets the rest of their Layouts.
+// complete sets the rest of their Layouts. The rows must be filled, see Table.Derive.
 func (m *Linear) packed(k int, weight func(l *Layout, row []float64, k int) float64, complete func(was, packed *Layout)) *Linear {
 	out := *m
 	out.Levels, out.levels = slices.Clone(m.Levels), nil
@@ -340,6 +348,7 @@ func (m *Linear) WithSeparateOutputs() *Linear {
 		return m
 	}
 	out := m.packed(m.Outputs, (*Layout).published, func(_, _ *Layout) {})
+	out.Rows.Fill()
 	out.Cosines = m.Cosines.withOutputs(m.Layout.Outputs)
 	return out.WithCovariance(m.Covariance)
 }

@@ -34,7 +34,8 @@ type Table struct {
 	lazy    *lazyIndex  // index of a Snapshot; replaces index
 	reading *lazyIndex  // index that the Snapshots of the current columns share
 	latest  lookup
-	near    *[nearPlaces]uint64 // cache of index entries, by column modulo nearPlaces
+	near    *[nearPlaces]uint64                       // cache of index entries, by column modulo nearPlaces
+	derived func(block int, room []float64) []float64 // computes the rows of a block in room, see Derive; nil if blocks has the rows
 	same    sameColumns
 }
 
@@ -465,19 +466,36 @@ func (t *Table) Snapshot(prev *Table) *Table {
 }
 
 // Derive returns a read-only Table with other rows for the same columns. fill fills the zeroed row to, of the given
-// width, from a row of t.
+// width, from a row of t. The rows are computed by Fill. Without Fill the result can only be written: EachBlock computes
+// one block at a time, from the rows that t has then.
 func (t *Table) Derive(width int, fill func(to, row []float64)) *Table {
 	d := NewTable(width)
 	d.basis = t.basis
 	d.columns, d.lazy = t.columns[:len(t.columns):len(t.columns)], t.readers()
-	for i := range t.columns {
-		if i&(1<<d.perBits-1) == 0 {
-			d.blocks = append(d.blocks, tableBlock{rows: make([]float64, width*min(1<<d.perBits, len(t.columns)-i))})
+	d.derived = func(block int, room []float64) []float64 {
+		first := block << d.perBits
+		n := min(1<<d.perBits, len(d.columns)-first)
+		rows := slices.Grow(room[:0], n*width)[:n*width]
+		clear(rows)
+		for i := range n {
+			fill(rows[i*width:][:width:width], t.slot(uint32(first+i)))
 		}
-		fill(d.slot(uint32(i)), t.slot(uint32(i)))
+		return rows
 	}
 	return d
 }
+
+// Fill computes the rows of a Table that Derive has returned.
+func (t *Table) Fill() *Table {
+	for i := range t.blockCount() {
+		t.blocks = append(t.blocks, tableBlock{rows: t.derived(i, nil)})
+	}
+	t.derived = nil
+	return t
+}
+
+// blockCount returns the number of blocks that the rows need.
+func (t *Table) blockCount() int { return (len(t.columns) + 1<<t.perBits - 1) >> t.perBits }
 
 // Blocks encodes the Table as named blocks, little-endian. The block "columns" has the column (uint32) of each slot.
 // The blocks "rows/0000", "rows/0001", … have the rows of a fixed number of slots each; the last block has only the
@@ -490,7 +508,7 @@ func (t *Table) Blocks() (blocks []event.Block) {
 }
 
 // EachBlock yields the blocks of Blocks without a second copy in memory. The blocks share the memory of the rows, and
-// are valid until the next Touch.
+// are valid until the next Touch; those of a Table of Derive without Fill are valid until the next block.
 func (t *Table) EachBlock() iter.Seq[event.Block] {
 	return func(yield func(event.Block) bool) {
 		columns := make([]byte, 0, 4*len(t.columns))
@@ -500,9 +518,15 @@ func (t *Table) EachBlock() iter.Seq[event.Block] {
 		if !yield(event.Block{Name: "columns", Data: columns}) {
 			return
 		}
-		for i, b := range t.blocks {
-			used := min(len(b.rows), (len(t.columns)-i<<t.perBits)*t.width)
-			if !yield(event.Block{Name: fmt.Sprintf("rows/%04d", i), Data: pages.Memory(b.rows[:used:used])}) {
+		var room []float64
+		for i := range t.blockCount() {
+			if t.derived == nil {
+				rows := t.blocks[i].rows
+				room = rows[:min(len(rows), (len(t.columns)-i<<t.perBits)*t.width):len(rows)]
+			} else {
+				room = t.derived(i, room)
+			}
+			if !yield(event.Block{Name: fmt.Sprintf("rows/%04d", i), Data: pages.Memory(room)}) {
 				return
 			}
 		}

@@ -141,7 +141,8 @@ func TestDerive(t *testing.T) {
 			want.Touch(i * 3)[0] = 2 * float64(i)
 		}
 		got := table.Derive(2, func(to, row []float64) { to[0] = 2 * row[1] })
-		must.Require(t, reflect.DeepEqual(got.Blocks(), want.Blocks()) && got.Len() == int(n), "%d columns: other rows", n)
+		must.Require(t, reflect.DeepEqual(got.Blocks(), want.Blocks()) && got.Len() == int(n), "%d columns: other rows in blocks", n)
+		must.Require(t, reflect.DeepEqual(got.Fill().Blocks(), want.Blocks()), "%d columns: other rows", n)
 		for i := range n {
 			c, row := got.Column(int(i))
 			must.Require(t, c == i*3 && got.Row(c)[0] == row[0] && got.Row(c+1) == nil, "column %d: %v, %v", c, row, got.Row(c))
