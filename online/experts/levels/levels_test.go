@@ -245,6 +245,28 @@ func TestMove(t *testing.T) {
 	must.Near(t, iterates(), moved, 0, "scores after a move too far")
 }
 
+// TestRegroup checks that the output of two classes becomes two outputs with opposite weights and lags, and with the same
+// accumulators.
+func TestRegroup(t *testing.T) {
+	e, of := newExpert(Settings{Optimizer: rule, Loss: loss.LogisticGaussian{}, Noises: []loss.Noise{loss.NoNoise{}, loss.Dropout{Q: 0.5}}, Outputs: 1, Rate: 0.3, Start: 1, Average: 0.15, Adapts: true, Intercept: true})
+	in := &encode.Input{Columns: []uint32{4}, X: []float64{0.5, 1}, Event: &event.Example{}}
+	in.Rows = append(of.Table.TouchAll(in.Columns, nil), of.Intercepts)
+	sums, seen := make([]float64, e.Sums()), input(in)
+	e.Sum(seen, sums)
+	e.Learn(seen, nil, sums, []float64{1}, 1, 1)
+	was, row := e.layout, in.Rows[0]
+	e.Regroup([][]int{{^0}, {0}})
+	for part := range 3 {
+		old, now := was.Part(row, part), e.layout.Part(of.Table.Row(4), part)
+		sign := -1.0
+		if part == 1 {
+			sign = 1
+		}
+		must.Near(t, now, []float64{sign * old[0], old[0], sign * old[1], old[1]}, 0, "part", part)
+		must.True(t, old[0] != 0 && old[1] != 0, "part %d is %v", part, old)
+	}
+}
+
 // TestConfidentEventsAreSampled checks that a few of the confident events after the first ones make a step, that these count
 // for the others, and that without adaptation and after the first pass all do.
 func TestConfidentEventsAreSampled(t *testing.T) {
