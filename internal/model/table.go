@@ -465,7 +465,7 @@ func (t *Table) Snapshot(prev *Table) *Table {
 	return s
 }
 
-// Derive returns a read-only Table with other rows for the same columns. fill fills the zeroed row to, of the given
+// Derive returns a read-only Table with other rows for the same columns. fill sets all values of the row to, of the given
 // width, from a row of t. The rows are computed by Fill. Without Fill the result can only be written: EachBlock computes
 // one block at a time, from the rows that t has then.
 func (t *Table) Derive(width int, fill func(to, row []float64)) *Table {
@@ -476,7 +476,6 @@ func (t *Table) Derive(width int, fill func(to, row []float64)) *Table {
 		first := block << d.perBits
 		n := min(1<<d.perBits, len(d.columns)-first)
 		rows := slices.Grow(room[:0], n*width)[:n*width]
-		clear(rows)
 		for i := range n {
 			fill(rows[i*width:][:width:width], t.slot(uint32(first+i)))
 		}

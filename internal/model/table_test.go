@@ -138,9 +138,9 @@ func TestDerive(t *testing.T) {
 		}
 		want := NewTable(2)
 		for i := range n {
-			want.Touch(i * 3)[0] = 2 * float64(i)
+			want.Touch(i * 3)[0], want.Touch(i * 3)[1] = 2*float64(i), 1
 		}
-		got := table.Derive(2, func(to, row []float64) { to[0] = 2 * row[1] })
+		got := table.Derive(2, func(to, row []float64) { to[0], to[1] = 2*row[1], 1 })
 		must.Require(t, reflect.DeepEqual(got.Blocks(), want.Blocks()) && got.Len() == int(n), "%d columns: other rows in blocks", n)
 		must.Require(t, reflect.DeepEqual(got.Fill().Blocks(), want.Blocks()), "%d columns: other rows", n)
 		for i := range n {

@@ -138,3 +138,29 @@ func TestNamedPresence(t *testing.T) {
 	_, dense := slices.BinarySearch(n.Scaling.Scaler.Dense, 2)
 	must.True(t, dense && n.Scaling.Scaler.Splines == nil, "dense columns %v, splines %+v", n.Scaling.Scaler.Dense, n.Scaling.Scaler.Splines)
 }
+
+// TestRenews checks that a Move renews a column when its numbers turn out to need a transform, or another one. Other changes
+// of its scale do not.
+func TestRenews(t *testing.T) {
+	for skew, want := range map[float64]bool{0.1: false, 2: true} {
+		s, r := event.NewSchema(8, []string{"no", "yes"}, 2), rand.New(rand.NewPCG(7, 8))
+		s.AddField(event.Field{Name: "amount", Kind: event.Numeric})
+		n := New(Settings{Standardize: model.StandardizeAuto, Width: model.ScalerWidth, Policies: model.EveryRange(model.MissingNone), Transform: func(string) model.Transform { return model.TransformAuto }}, s)
+		var in Input
+		renewed, others := 0, 0
+		for number := range uint64(2000) {
+			x := math.Exp(skew * r.NormFloat64())
+			n.Observe(&event.Example{Weight: 1, Field: []uint16{1}, Features: event.Vec{Index: []uint32{3}, Value: []float64{x}}}, number+1, &in)
+			for _, m := range in.Moves {
+				if others++; m.Renews && m.Was.Scale > 0 {
+					renewed, others = renewed+1, others-1
+				}
+			}
+			if in.Rescales {
+				n.Rescale(&in)
+			}
+			n.Review()
+		}
+		must.True(t, renewed > 0 == want && renewed < 10 && others > 50, "skew %v: renewed %d times, moved %d times", skew, renewed, others)
+	}
+}
