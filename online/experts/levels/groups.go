@@ -84,15 +84,14 @@ func (e *Expert) basis(in *experts.Input) []float64 {
 	return to
 }
 
-// GroupParts fills to with the groups of an event's features that are dropped together. It also adds, for each group,
-// the part of the noise levels' mixed score that the group contributes. A pair of groups counts pairs times. to is
+// GroupParts fills to with the groups of the features of the latest event that was learned. It also adds, for each group,
+// the part of the noise levels' mixed score that the group contributed. A pair of groups counts pairs times. to is
 // empty if no features are dropped together.
 func (e *Expert) GroupParts(in *experts.Input, mixture []float64, pairs float64, to *experts.Groups) {
 	g := e.step.groups
 	if to.Keys = to.Keys[:0]; g == nil {
 		return
 	}
-	e.sumGroups(in, in.Rows)
 	to.Keys, to.Of = g.Keys(to.Keys), to.Of[:0]
 	for _, i := range in.Source {
 		to.Of = append(to.Of, g.GroupOf(i))
@@ -125,12 +124,10 @@ func (e *Expert) sumGroups(x *experts.Input, of [][]float64) {
 // and of has the event's rows.
 func (e *Expert) variances(in *experts.Input, of [][]float64, sums []float64) {
 	out := e.step.Variance
-	if e.step.groups != nil {
+	switch k := e.Outputs; {
+	case e.step.groups != nil:
 		e.sumGroups(in, of)
 		copy(out, e.step.groups.Variance)
-		return
-	}
-	switch k := e.Outputs; {
 	case e.Clean:
 	case e.kind == constant:
 		for v := range e.levels {

@@ -245,6 +245,40 @@ func TestMove(t *testing.T) {
 	must.Near(t, iterates(), moved, 0, "scores after a move too far")
 }
 
+// TestEarlier checks that averages and iterates are compared by the scores that they had when the event arrived.
+func TestEarlier(t *testing.T) {
+	for _, earlier := range [][]float64{{-9, 9}, {9, -9}} {
+		e, of := newExpert(Settings{Optimizer: rule, Loss: loss.LogisticGaussian{}, Noises: []loss.Noise{loss.NoNoise{}}, Outputs: 1, Rate: 0.3, Start: 1, Average: 0.15, Adapts: true, Intercept: true})
+		in := &encode.Input{Columns: []uint32{4}, X: []float64{0.5, 1}, Event: &event.Example{}}
+		in.Rows = append(of.Table.TouchAll(in.Columns, nil), of.Intercepts)
+		sums, seen := make([]float64, e.Sums()), input(in)
+		seen.Earlier = earlier
+		for range 500 {
+			e.Sum(seen, sums)
+			e.Learn(seen, nil, sums, []float64{1}, 1, 1)
+		}
+		must.Equal(t, e.levels[0].LagWeight() > 0, earlier[1] > 0, "the average is published, earlier scores", earlier)
+	}
+}
+
+// TestRescale checks that another unit of the targets multiplies weights, shifts intercepts, and keeps a part of the
+// accumulators.
+func TestRescale(t *testing.T) {
+	e, of := newExpert(Settings{Optimizer: rule, Loss: loss.Quadratic{}, Noises: []loss.Noise{loss.NoNoise{}, loss.Dropout{Q: 0.5}}, Outputs: 1, Rate: 0.3, Start: 1, Average: 0.15, Intercept: true})
+	in := &encode.Input{Columns: []uint32{4}, X: []float64{0.5, 1}, Event: &event.Example{}}
+	in.Rows = append(of.Table.TouchAll(in.Columns, nil), of.Intercepts)
+	sums, seen := make([]float64, e.Sums()), input(in)
+	e.Sum(seen, sums)
+	e.Learn(seen, nil, sums, []float64{3}, 1, 1)
+	const factor, shift, keep = 2, 0.5, 0.25
+	row, was := in.Rows[0], [2][]float64{slices.Clone(in.Rows[0]), slices.Clone(of.Intercepts)}
+	e.Rescale(factor, shift, keep)
+	for v := range 2 {
+		must.Near(t, []float64{e.layout.Weights(row)[v], e.layout.Weights(of.Intercepts)[v]}, []float64{factor * e.layout.Weights(was[0])[v], factor*e.layout.Weights(was[1])[v] + shift}, 1e-12, "weights")
+		must.Near(t, e.layout.Accumulators(row)[v:v+1], []float64{keep * e.layout.Accumulators(was[0])[v]}, 1e-12, "accumulators")
+	}
+}
+
 // TestRegroup checks that the output of two classes becomes two outputs with opposite weights and lags, and with the same
 // accumulators.
 func TestRegroup(t *testing.T) {

@@ -66,13 +66,15 @@ func (e *Expert) learn(x *experts.Input, sums, target []float64, weight float64)
 		e.takeSilent(in, in.Rows)
 	}
 	stands := e.standsFor(sums, target)
+	if stands > 0 || s.groups != nil {
+		e.variances(x, in.Rows, sums)
+	}
 	if stands == 0 {
 		e.steps++
 		e.advance()
 		return
 	}
 	weight *= stands
-	e.variances(x, in.Rows, sums)
 	e.gradients(sums, target, weight)
 	if every := e.comparesEvery(); e.steps%every == 0 && e.levels[0].Compares() {
 		e.compare(x, sums, every)
