@@ -114,6 +114,14 @@ func newExpert(c Settings) (*Expert, *encode.Rows) {
 	return New(c, of), of
 }
 
+// single returns an Expert with its rows, an event of one feature in column 4, and memory for its sums.
+func single(c Settings) (e *Expert, of *encode.Rows, seen *experts.Input, sums []float64) {
+	e, of = newExpert(c)
+	in := &encode.Input{Columns: []uint32{4}, X: []float64{0.5, 1}, Event: &event.Example{}}
+	in.Rows = append(of.Table.TouchAll(in.Columns, nil), of.Intercepts)
+	return e, of, input(in), make([]float64, e.Sums())
+}
+
 // input returns an encoded event as the Expert reads it.
 func input(in *encode.Input) *experts.Input {
 	return &experts.Input{Event: in, Rows: in.Rows, Values: in.X}
@@ -248,10 +256,7 @@ func TestMove(t *testing.T) {
 // TestEarlier checks that averages and iterates are compared by the scores that they had when the event arrived.
 func TestEarlier(t *testing.T) {
 	for _, earlier := range [][]float64{{-9, 9}, {9, -9}} {
-		e, of := newExpert(Settings{Optimizer: rule, Loss: loss.LogisticGaussian{}, Noises: []loss.Noise{loss.NoNoise{}}, Outputs: 1, Rate: 0.3, Start: 1, Average: 0.15, Adapts: true, Intercept: true})
-		in := &encode.Input{Columns: []uint32{4}, X: []float64{0.5, 1}, Event: &event.Example{}}
-		in.Rows = append(of.Table.TouchAll(in.Columns, nil), of.Intercepts)
-		sums, seen := make([]float64, e.Sums()), input(in)
+		e, _, seen, sums := single(Settings{Optimizer: rule, Loss: loss.LogisticGaussian{}, Noises: []loss.Noise{loss.NoNoise{}}, Outputs: 1, Rate: 0.3, Start: 1, Average: 0.15, Adapts: true, Intercept: true})
 		seen.Earlier = earlier
 		for range 500 {
 			e.Sum(seen, sums)
@@ -264,14 +269,11 @@ func TestEarlier(t *testing.T) {
 // TestRescale checks that another unit of the targets multiplies weights, shifts intercepts, and keeps a part of the
 // accumulators.
 func TestRescale(t *testing.T) {
-	e, of := newExpert(Settings{Optimizer: rule, Loss: loss.Quadratic{}, Noises: []loss.Noise{loss.NoNoise{}, loss.Dropout{Q: 0.5}}, Outputs: 1, Rate: 0.3, Start: 1, Average: 0.15, Intercept: true})
-	in := &encode.Input{Columns: []uint32{4}, X: []float64{0.5, 1}, Event: &event.Example{}}
-	in.Rows = append(of.Table.TouchAll(in.Columns, nil), of.Intercepts)
-	sums, seen := make([]float64, e.Sums()), input(in)
+	e, of, seen, sums := single(Settings{Optimizer: rule, Loss: loss.Quadratic{}, Noises: []loss.Noise{loss.NoNoise{}, loss.Dropout{Q: 0.5}}, Outputs: 1, Rate: 0.3, Start: 1, Average: 0.15, Intercept: true})
 	e.Sum(seen, sums)
 	e.Learn(seen, nil, sums, []float64{3}, 1, 1)
 	const factor, shift, keep = 2, 0.5, 0.25
-	row, was := in.Rows[0], [2][]float64{slices.Clone(in.Rows[0]), slices.Clone(of.Intercepts)}
+	row, was := seen.Rows[0], [2][]float64{slices.Clone(seen.Rows[0]), slices.Clone(of.Intercepts)}
 	e.Rescale(factor, shift, keep)
 	for v := range 2 {
 		must.Near(t, []float64{e.layout.Weights(row)[v], e.layout.Weights(of.Intercepts)[v]}, []float64{factor * e.layout.Weights(was[0])[v], factor*e.layout.Weights(was[1])[v] + shift}, 1e-12, "weights")
@@ -282,13 +284,10 @@ func TestRescale(t *testing.T) {
 // TestRegroup checks that the output of two classes becomes two outputs with opposite weights and lags, and with the same
 // accumulators.
 func TestRegroup(t *testing.T) {
-	e, of := newExpert(Settings{Optimizer: rule, Loss: loss.LogisticGaussian{}, Noises: []loss.Noise{loss.NoNoise{}, loss.Dropout{Q: 0.5}}, Outputs: 1, Rate: 0.3, Start: 1, Average: 0.15, Adapts: true, Intercept: true})
-	in := &encode.Input{Columns: []uint32{4}, X: []float64{0.5, 1}, Event: &event.Example{}}
-	in.Rows = append(of.Table.TouchAll(in.Columns, nil), of.Intercepts)
-	sums, seen := make([]float64, e.Sums()), input(in)
+	e, of, seen, sums := single(Settings{Optimizer: rule, Loss: loss.LogisticGaussian{}, Noises: []loss.Noise{loss.NoNoise{}, loss.Dropout{Q: 0.5}}, Outputs: 1, Rate: 0.3, Start: 1, Average: 0.15, Adapts: true, Intercept: true})
 	e.Sum(seen, sums)
 	e.Learn(seen, nil, sums, []float64{1}, 1, 1)
-	was, row := e.layout, in.Rows[0]
+	was, row := e.layout, seen.Rows[0]
 	e.Regroup([][]int{{^0}, {0}})
 	for part := range 3 {
 		old, now := was.Part(row, part), e.layout.Part(of.Table.Row(4), part)
@@ -314,10 +313,7 @@ func TestConfidentEventsAreSampled(t *testing.T) {
 		"second pass":    {loss.LogisticGaussian{}, true, true, false},
 		"quadratic loss": {loss.Quadratic{}, true, false, false}, // its gradients grow with the margin
 	} {
-		e, of := newExpert(Settings{Optimizer: rule, Loss: c.loss, Noises: []loss.Noise{loss.NoNoise{}, loss.Dropout{Q: 0.3}}, Outputs: 1, Rate: 0.3, Start: 1, Average: 0.15, Adapts: c.adapts, Intercept: true})
-		in := &encode.Input{Columns: []uint32{4}, X: []float64{0.5, 1}, Event: &event.Example{}}
-		in.Rows = append(of.Table.TouchAll(in.Columns, nil), of.Intercepts)
-		sums, seen := make([]float64, e.Sums()), input(in)
+		e, _, seen, sums := single(Settings{Optimizer: rule, Loss: c.loss, Noises: []loss.Noise{loss.NoNoise{}, loss.Dropout{Q: 0.3}}, Outputs: 1, Rate: 0.3, Start: 1, Average: 0.15, Adapts: c.adapts, Intercept: true})
 		steps, sum := 0, 0.0
 		for i := range events + 4096 {
 			e.Sum(seen, sums)
