@@ -420,7 +420,7 @@ func (c dropConfig) chiSets() []chiSet {
 func (c dropConfig) uspsHistograms(ctx context.Context, s *Setting) (train, test *batch.Data, err error) {
 	digits := Classes("0", "1", "2", "3", "4", "5", "6", "7", "8", "9")
 	load := func(file string, most int) (*batch.Data, error) {
-		examples, err := s.examples(ctx, digits, "usps", file, most)
+		examples, err := s.firstExamples(ctx, digits, "usps", file, most)
 		for i := range examples {
 			examples[i].Label = max(examples[i].Label-8, 0) // class 1 is the digit 9
 		}
@@ -566,7 +566,11 @@ func (s *Setting) loadSmall(ctx context.Context, name string, classes int) (*bat
 		}
 		schema = Classes(names...)
 	}
-	d, err := s.Load(ctx, schema, "uci", file, nil)
+	examples, err := s.examples(ctx, schema, "uci", nil, file)
+	if err != nil {
+		return nil, err
+	}
+	d, err := dataOf(schema, examples)
 	if err != nil {
 		return nil, err
 	}

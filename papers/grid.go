@@ -45,6 +45,11 @@ func Least(n int, want func(i int) bool, of func(i int) Held) int {
 	return best
 }
 
+// least returns the index of the setting with the lowest loss. Ties go to the first.
+func least(of []Held) int {
+	return Least(len(of), nil, func(i int) Held { return of[i] })
+}
+
 // product returns the points of a grid, each as the values of the axes. The last axis varies fastest.
 func product(axes []Axis) (points [][]string) {
 	points = [][]string{nil}

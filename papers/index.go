@@ -25,8 +25,8 @@ func Index(dir string) error {
 		claims int
 		sizes  Printed
 	}
-	tables := map[string]*table{} // tables by paper; "" has our own claims
-	var papers []string           // papers in the order of the experiments
+	tables := map[string]*table{"": {count: map[Verdict]int{}}} // tables by paper; "" has our own claims
+	var papers []string                                         // papers in the order of the experiments
 	old := ""
 	found := false
 	for _, e := range experiments {
@@ -57,9 +57,7 @@ func Index(dir string) error {
 			t := tables[paper]
 			if t == nil {
 				t = &table{count: map[Verdict]int{}}
-				if tables[paper] = t; !c.Own {
-					papers = append(papers, paper)
-				}
+				tables[paper], papers = t, append(papers, paper)
 			}
 			if t.claims++; c.Own {
 				ours = append(ours, *c)
@@ -85,9 +83,6 @@ func Index(dir string) error {
 		return fmt.Errorf("%s: there is no results.json in a folder named after an experiment", dir)
 	}
 	own := tables[""]
-	if own == nil {
-		own = &table{count: map[Verdict]int{}}
-	}
 	var b strings.Builder
 	b.WriteString("# Results\n\nThe claims of the papers, and what this program measures. `go run ./cmd/papers index -o docs/results` writes these pages from\nthe results.json of each experiment, which also holds the settings and further tables.\n\n" +
 		"- Numbers are differences in points of error or accuracy unless the claim names a unit. Brackets hold 95 % intervals.\n" +

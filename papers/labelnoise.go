@@ -178,7 +178,7 @@ func (c labelNoiseConfig) key(examples int) any {
 // takeWhole sets used, a number of rows, to whole if the store has all n cells that belong to whole rows.
 func takeWhole(s *Setting, used *int, whole, n int, key func(i int) any) error {
 	for i := range n {
-		if known, err := s.known(key(i)); err != nil || !known {
+		if full, err := s.fullKey(key(i)); err != nil || s.cells.known[string(full)].Key == nil {
 			return err
 		}
 	}

@@ -207,11 +207,11 @@ func runMNISTNightmare(ctx context.Context, s *Setting) error {
 func (s *Setting) nightmareCells(ctx context.Context, c nightmareConfig, contenders []contender) ([]nightmareCell, error) {
 	s.Configure(c)
 	schema := Classes("0", "1", "2", "3", "4", "5", "6", "7", "8", "9")
-	train, err := s.examples(ctx, schema, "mnist", "train-images-idx3-ubyte.gz", c.Train+c.Validation)
+	train, err := s.firstExamples(ctx, schema, "mnist", "train-images-idx3-ubyte.gz", c.Train+c.Validation)
 	if err != nil {
 		return nil, err
 	}
-	test, err := s.examples(ctx, schema, "mnist", "t10k-images-idx3-ubyte.gz", c.Test)
+	test, err := s.firstExamples(ctx, schema, "mnist", "t10k-images-idx3-ubyte.gz", c.Test)
 	if err != nil {
 		return nil, err
 	}
@@ -450,21 +450,6 @@ func (s *Setting) nightmareClaims(c nightmareConfig, as int, methods []tuned) {
 	}
 	claim("Dropout-Logistic beats logistic regression without noise beyond 10 % deleted", "", dropoutLogistic, []string{logisticL2}, 0.1)
 	claim("blankout's one pass beats AdaGrad's beyond 10 % deleted", "", blankoutPass, []string{adaGradPass}, 0.1)
-}
-
-// examples returns copies of the first n examples of a file.
-func (s *Setting) examples(ctx context.Context, schema *event.Schema, folder, file string, n int) ([]event.Example, error) {
-	var all []event.Example
-	err := s.EachExample(ctx, schema, folder, file, false, func(i int, e *event.Example) error {
-		if i < n {
-			all = append(all, event.Example{Features: e.Features.Clone(), Field: slices.Clone(e.Field), Label: e.Label, Weight: e.Weight})
-		}
-		return nil
-	})
-	if err == nil && len(all) < n {
-		err = fmt.Errorf("%s/%s has %d examples, want %d", folder, file, len(all), n)
-	}
-	return all, err
 }
 
 func dataOf(schema *event.Schema, examples []event.Example) (*batch.Data, error) {

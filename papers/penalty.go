@@ -50,10 +50,12 @@ func runQuadraticPenalty(ctx context.Context, s *Setting) error {
 	if err != nil {
 		return err
 	}
-	d, err := s.Load(ctx, Binary(), "news_athr", "train.svm.gz", func(_ int, e *event.Example) bool {
-		presence(e, unigrams)
-		return true
-	})
+	schema := Binary()
+	documents, err := s.examples(ctx, schema, "news_athr", func(e *event.Example) { presence(e, unigrams) }, "train.svm.gz")
+	if err != nil {
+		return err
+	}
+	d, err := dataOf(schema, documents)
 	if err != nil {
 		return err
 	}

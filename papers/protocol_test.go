@@ -208,11 +208,13 @@ func TestConstantError(t *testing.T) {
 	}
 }
 
-// TestAmazonFolds checks that the other folds contain every review except the reviews of the fold.
-func TestAmazonFolds(t *testing.T) {
-	folds := amazonFolds{{1, 4}, {0, 5}, {2, 3, 6}}
-	for f, want := range [][]int{{0, 2, 3, 5, 6}, {1, 2, 3, 4, 6}, {0, 1, 4, 5}} {
-		must.EqualSlices(t, folds.others(f), want, "without fold", f)
+// TestHeldOutFold checks that the parts contain each row once, and that the other rows are all rows except those of the
+// part.
+func TestHeldOutFold(t *testing.T) {
+	for part, want := range [][2][]int{{{4, 0, 1, 3}, {2, 5, 6}}, {{2, 0, 5, 3, 6}, {4, 1}}, {{2, 4, 5, 1, 6}, {0, 3}}} {
+		others, held := heldOutFold([]int{2, 4, 0, 5, 1, 3, 6}, 3, part)
+		must.EqualSlices(t, others, want[0], "without part", part)
+		must.EqualSlices(t, held, want[1], "part", part)
 	}
 	examples := []event.Example{{Label: 5}, {Label: 6}, {Label: 7}}
 	got := pick(examples, []int{2, 0})

@@ -134,3 +134,26 @@ func (t *ResultTable) markdown() string {
 	}
 	return b.String()
 }
+
+// matrix returns t with a row for each name in rows. The first column has these names and the title corner. The function
+// at returns the cells of the other columns.
+func matrix(t ResultTable, corner string, columns, rows []string, at func(row, column int) any) ResultTable {
+	t.Columns = append([]string{corner}, columns...)
+	for i, name := range rows {
+		line := []any{name}
+		for j := range columns {
+			line = append(line, at(i, j))
+		}
+		t.Rows = append(t.Rows, line)
+	}
+	return t
+}
+
+// mapped returns f of each element of a list.
+func mapped[S ~[]A, A, B any](list S, f func(A) B) []B {
+	out := make([]B, len(list))
+	for i, x := range list {
+		out[i] = f(x)
+	}
+	return out
+}
