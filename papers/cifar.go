@@ -131,7 +131,7 @@ func runCIFAR(ctx context.Context, s *Setting) error {
 		defer once.Unlock()
 		p, err := features()
 		if err == nil && d == nil {
-			d, err = dataOf(cifarSchema(), p.train)
+			d, err = dataOf(digits(), p.train)
 		}
 		return d, p, err
 	}
@@ -255,10 +255,6 @@ func runCIFAR(ctx context.Context, s *Setting) error {
 		s.Note("MCF-logistic is the slowest by far and has c = %s only.", c.Costs["MCF-logistic"][0])
 	}
 	return nil
-}
-
-func cifarSchema() *event.Schema {
-	return Classes("0", "1", "2", "3", "4", "5", "6", "7", "8", "9")
 }
 
 // cifarSide is the width and height of an image in pixels. An image has three color planes.

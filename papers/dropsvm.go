@@ -418,11 +418,10 @@ func (c dropConfig) chiSets() []chiSet {
 
 // uspsHistograms returns pixels of digits, with the classes 9 and all other digits.
 func (c dropConfig) uspsHistograms(ctx context.Context, s *Setting) (train, test *batch.Data, err error) {
-	digits := Classes("0", "1", "2", "3", "4", "5", "6", "7", "8", "9")
 	load := func(file string, most int) (*batch.Data, error) {
-		examples, err := s.firstExamples(ctx, digits, "usps", file, most)
+		examples, err := s.firstExamples(ctx, digits(), "usps", file, most)
 		for i := range examples {
-			examples[i].Label = max(examples[i].Label-8, 0) // class 1 is the digit 9
+			examples[i].Label = isNine(examples[i].Label)
 		}
 		if err != nil {
 			return nil, err

@@ -358,33 +358,9 @@ func balanced(p []float64, labels []int, threshold func(i int) float64) float64 
 
 // rankAUC returns the area under the ROC curve in %. Equal probabilities have their mean rank.
 func rankAUC(p []float64, labels []int) float64 {
-	order := make([]int, len(p))
-	for i := range order {
-		order[i] = i
+	var of [2][]float64
+	for i, x := range p {
+		of[labels[i]] = append(of[labels[i]], x)
 	}
-	slices.SortFunc(order, func(a, b int) int {
-		switch {
-		case p[a] < p[b]:
-			return -1
-		case p[a] > p[b]:
-			return 1
-		}
-		return 0
-	})
-	ranks, positives := 0.0, 0.0
-	for from := 0; from < len(order); {
-		to := from
-		for to < len(order) && p[order[to]] == p[order[from]] {
-			to++
-		}
-		for _, i := range order[from:to] {
-			if labels[i] == 1 {
-				ranks += float64(from+to+1) / 2
-				positives++
-			}
-		}
-		from = to
-	}
-	negatives := float64(len(p)) - positives
-	return 100 * (ranks - positives*(positives+1)/2) / (positives * negatives)
+	return 100 * smaller(of[0], of[1]) / float64(len(of[0])*len(of[1]))
 }

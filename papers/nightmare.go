@@ -206,7 +206,7 @@ func runMNISTNightmare(ctx context.Context, s *Setting) error {
 // nightmareCells trains the contenders on the digits and measures them for every kind of deletion.
 func (s *Setting) nightmareCells(ctx context.Context, c nightmareConfig, contenders []contender) ([]nightmareCell, error) {
 	s.Configure(c)
-	schema := Classes("0", "1", "2", "3", "4", "5", "6", "7", "8", "9")
+	schema := digits()
 	train, err := s.firstExamples(ctx, schema, "mnist", "train-images-idx3-ubyte.gz", c.Train+c.Validation)
 	if err != nil {
 		return nil, err

@@ -237,6 +237,12 @@ func (s *Setting) Path(folder, file string) string { return filepath.Join(s.dir,
 // Binary returns the Schema of sets with the labels -1 and 1.
 func Binary() *event.Schema { return Classes("-1", "1") }
 
+// digits returns the Schema of sets with the labels 0 to 9.
+func digits() *event.Schema { return Classes(strings.Fields("0 1 2 3 4 5 6 7 8 9")...) }
+
+// isNine returns the class of a digit, 1 for the digit 9, else 0.
+func isNine(digit int) int { return max(digit-8, 0) }
+
 // Classes returns a Schema with the given classes.
 func Classes(names ...string) *event.Schema {
 	c := record.DefaultConfig()
