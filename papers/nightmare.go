@@ -229,14 +229,12 @@ func (s *Setting) nightmareCells(ctx context.Context, c nightmareConfig, contend
 		}
 		chains[len(chains)-1] = append(chains[len(chains)-1], x)
 	}
-	values := make([][]nightmareCell, len(chains))
-	s.Expect(len(chains))
-	err = s.Parallel(ctx, len(chains), func(ctx context.Context, i int) (err error) {
+	values, err := Cells(ctx, s, len(chains), func(ctx context.Context, i int) (any, func() ([]nightmareCell, error)) {
 		key := []any{chains[i][0].method, c.Train, c.Validation, c.Test, c.Levels, c.Tol, c.Iterations, shownAs}
 		for _, x := range chains[i] {
 			key = append(key, x.setting)
 		}
-		values[i], err = Cell(ctx, s, key, func() (chain []nightmareCell, err error) {
+		return key, func() (chain []nightmareCell, err error) {
 			var w [][]float64
 			for _, x := range chains[i] {
 				s.Say("training %s, %s", x.method, x.setting)
@@ -246,15 +244,12 @@ func (s *Setting) nightmareCells(ctx context.Context, c nightmareConfig, contend
 				}
 				cell := nightmareCell{Converged: converged, Wrong: c.corruptedMistakes(m, means, test, s.Seed+1)}
 				for as, levels := range c.corruptedMistakes(m, means, validation, s.Seed) {
-					for _, wrong := range levels {
-						cell.Validation[as] = append(cell.Validation[as], wrong.error())
-					}
+					cell.Validation[as] = mapped(levels, mistakes.error)
 				}
 				chain = append(chain, cell)
 			}
 			return chain, nil
-		})
-		return err
+		}
 	})
 	if err != nil {
 		return nil, err
@@ -267,10 +262,7 @@ func (s *Setting) nightmareCells(ctx context.Context, c nightmareConfig, contend
 func (c nightmareConfig) corruptedMistakes(m *model.Linear, means []float64, images []event.Example, seed uint64) (wrong [ways][]mistakes) {
 	scores := make([]float64, m.Outputs)
 	var x event.Vec
-	all := event.Vec{Value: make([]float64, len(means))}
-	for pixel := range means {
-		all.Index = append(all.Index, uint32(pixel))
-	}
+	all := event.Vec{Index: allColumns(len(means)), Value: make([]float64, len(means))}
 	var dead []bool
 	for _, fraction := range c.Levels {
 		corrupter := batch.Corrupter{Noise: loss.Dropout{Q: fraction}, Seed: seed}
@@ -312,19 +304,8 @@ func (c nightmareConfig) corruptedMistakes(m *model.Linear, means []float64, ima
 // less returns, by test image, the error of method a minus the error of method b. The errors are averaged over the
 // levels above the given one.
 func (c nightmareConfig) less(a, b tuned, above float64) Difference {
-	each, levels := make([]float64, c.Test), 0.0
-	for i, level := range c.Levels {
-		if level > above {
-			levels++
-			for n := range each {
-				each[n] += 100 * (float64(a.wrong[i][n]) - float64(b.wrong[i][n]))
-			}
-		}
-	}
-	for n := range each {
-		each[n] /= levels
-	}
-	return pairedT(each)
+	from := slices.IndexFunc(c.Levels, func(level float64) bool { return level > above })
+	return meanLess(a.wrong[from:], b.wrong[from:])
 }
 
 // tuned is the result of a method that chooses a setting for each level.
@@ -356,26 +337,18 @@ func tune(c nightmareConfig, as int, contenders []contender, cells []nightmareCe
 var nightmarePaper = []string{dropoutSVM, dropoutLogistic, hingeL2, hingeFDROP, mcfLogistic, mcfQuadratic}
 
 func (s *Setting) reportNightmare(c nightmareConfig, as int, methods []tuned) {
-	columns := []string{"method"}
-	for _, level := range c.Levels {
-		columns = append(columns, strconv.FormatFloat(100*level, 'g', 4, 64)+" %")
-	}
-	errors := ResultTable{Detail: as == atMeans || as == divided && slices.ContainsFunc(methods, func(m tuned) bool { return m.method == dropoutSVM }), Title: "Test error (%) by share of the pixels deleted, " + shownAs[as] + ", settings chosen for each share", Columns: columns, Digits: 1}
-	chosen := ResultTable{Detail: true, Title: "Chosen settings, " + shownAs[as], Columns: columns}
+	columns := mapped(c.Levels, func(level float64) string { return strconv.FormatFloat(100*level, 'g', 4, 64) + " %" })
+	names := mapped(methods, func(m tuned) string { return m.method })
+	s.Table(matrix(ResultTable{Detail: as == atMeans || as == divided && slices.Contains(names, dropoutSVM), Title: "Test error (%) by share of the pixels deleted, " + shownAs[as] + ", settings chosen for each share", Digits: 1},
+		"method", columns, names, func(m, level int) any { return methods[m].wrong[level].error() }))
+	s.Table(matrix(ResultTable{Detail: true, Title: "Chosen settings, " + shownAs[as]}, "method", columns, names, func(m, level int) any { return methods[m].settings[level] }))
 	paper := &simulate.Figure{Title: "MNIST, pixels deleted at test time, " + shownAs[as], X: "pixels deleted (%)", Y: "test error (%)"}
 	ours := &simulate.Figure{Title: paper.Title, X: paper.X, Y: paper.Y}
-	var levels []float64
-	for _, level := range c.Levels {
-		levels = append(levels, 100*level)
-	}
 	for _, m := range methods {
-		row, settings := []any{m.method}, []any{m.method}
-		line := simulate.Series{Name: m.method, X: levels}
-		for i, wrong := range m.wrong {
-			row, settings = append(row, wrong.error()), append(settings, m.settings[i])
+		line := simulate.Series{Name: m.method, X: scaled(c.Levels, 100)}
+		for _, wrong := range m.wrong {
 			wrong.show(&line)
 		}
-		errors.Rows, chosen.Rows = append(errors.Rows, row), append(chosen.Rows, settings)
 		if slices.Contains(nightmarePaper, m.method) {
 			paper.Series = append(paper.Series, line)
 		}
@@ -383,8 +356,6 @@ func (s *Setting) reportNightmare(c nightmareConfig, as int, methods []tuned) {
 			ours.Series = append(ours.Series, line)
 		}
 	}
-	s.Table(errors)
-	s.Table(chosen)
 	name := [ways]string{divided: "divided", asIs: "none", atMeans: "means"}[as]
 	if as != atMeans && len(paper.Series) > 0 { // the paper does not present means
 		s.Figure(name, paper)
@@ -424,22 +395,28 @@ func (s *Setting) noteNightmare(c nightmareConfig, contenders []contender, cells
 	s.Note("The paper prints no numbers for its curves. Not in the paper: \"hinge, normal scores\" (the expectation that Dropout-SVM bounds), the methods learned online in one pass, and dead pixels at their means.")
 }
 
+// claim returns the claim that a method has a smaller error than each of the others, in the mean over the levels above the
+// given one.
+func (c nightmareConfig) claim(claim Claim, methods []tuned, method string, others []string, above float64) Claim {
+	by := func(method string) tuned {
+		return methods[slices.IndexFunc(methods, func(m tuned) bool { return m.method == method })]
+	}
+	for _, name := range others {
+		claim.Parts = append(claim.Parts, below("less "+name, c.less(by(method), by(name), above), 0))
+	}
+	claim.Unit, claim.Why = "points", "at least one of these does better"
+	return claim
+}
+
 // nightmareClaims compares means over levels. At a single level, the choice of the images has more effect than most
 // differences between methods. The paper's claims are about asIs, because the paper sets deleted pixels to zero and
 // mentions no other change. The same comparisons for other presentations are our own claims.
 func (s *Setting) nightmareClaims(c nightmareConfig, as int, methods []tuned) {
-	by := func(method string) tuned {
-		return methods[slices.IndexFunc(methods, func(m tuned) bool { return m.method == method })]
-	}
 	claim := func(text, paper, method string, others []string, above float64) {
-		var parts []Part
-		for _, name := range others {
-			parts = append(parts, below("less "+name, c.less(by(method), by(name), above), 0))
-		}
 		if as != asIs {
 			paper = ""
 		}
-		s.Claim(Claim{Own: paper == "", Claim: text, Where: shownAs[as], Paper: paper, Parts: parts, Unit: "points", Why: "at least one of these does better"})
+		s.Claim(c.claim(Claim{Own: paper == "", Claim: text, Where: shownAs[as], Paper: paper}, methods, method, others, above))
 	}
 	if as != atMeans {
 		claim("Dropout-SVM is more robust than all competitors beyond 50 % deleted", "figure 3", dropoutSVM, nightmarePaper[1:], 0.5)
