@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"strings"
 
 	"gonum.org/v1/gonum/stat"
 
@@ -38,11 +37,12 @@ var observedWays = []observedWay{
 // progressive error of all events. For the last third of the events it also measures the error if missing fields are
 // not declared and read their mean.
 func (c *comparison) observed() error {
-	fmt.Fprint(c.w, "## Noise at the rates observed, error in %\n\nGroups are null at 0, 5, 30 or 80 %.\n\n| stream | dead fields |")
+	fmt.Fprint(c.w, "## Noise at the rates observed, error in %\n\nGroups are null at 0, 5, 30 or 80 %.\n\n")
+	columns := []string{"stream", "dead fields"}
 	for _, way := range observedWays {
-		fmt.Fprintf(c.w, " %s |", way.name)
+		columns = append(columns, way.name)
 	}
-	fmt.Fprintf(c.w, " observed less group:0.3 | observed less auto |\n|---|---|---|---|%s\n", strings.Repeat("---|", len(observedWays)))
+	c.header(append(columns, "observed less group:0.3", "observed less auto")...)
 	for _, d := range nullStreams {
 		s, err := load(c.path(d.name, d.file), d.classes)
 		if err != nil {

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -90,7 +89,7 @@ func vwOptions(s *set, options []string) []string {
 func (c *comparison) vwStream(s *set, options []string) (progressive, error) {
 	data, predictions := filepath.Join(c.work, s.name+".vw"), filepath.Join(c.work, "predictions")
 	if _, err := os.Stat(data); err != nil {
-		if err := writeText(data, s, true, nil); err != nil {
+		if err := writeText(data, s, true); err != nil {
 			return progressive{}, err
 		}
 	}
@@ -130,54 +129,45 @@ func predicted(name string, s *set, vw bool) (progressive, error) {
 	if len(binary) == 0 {
 		return progressive{wrong: float64(wrong) / float64(i)}, nil
 	}
-	var p progressive
-	p.wrong, p.logLoss, p.auc = measures(binary)
-	return p, nil
+	return measures(binary), nil
 }
 
-// writeText writes a set in the text format of VW or of LIBLINEAR. The function change returns the features to write
-// for example i, given its features x. The function may be nil.
-func writeText(name string, s *set, vw bool, change func(i int, x event.Vec) event.Vec) (err error) {
+// writeText writes a set in the text format of VW or of LIBLINEAR, once for each of changes. Each change returns the
+// features to write for example i, given a copy x of its features. Without changes the set is written once, as it is.
+func writeText(name string, s *set, vw bool, changes ...func(i int, x event.Vec) event.Vec) (err error) {
 	f, err := os.Create(name)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	w := bufio.NewWriterSize(f, 1<<20)
-	if err := appendText(w, s, vw, change); err != nil {
-		return err
+	if len(changes) == 0 {
+		changes = append(changes, func(_ int, x event.Vec) event.Vec { return x })
+	}
+	var line []byte
+	for _, change := range changes {
+		for i := range s.examples {
+			label := s.examples[i].Label
+			if vw && s.schema.Outputs() == 1 {
+				label = 2*label - 1
+			} else if vw {
+				label++
+			}
+			line = strconv.AppendInt(line[:0], int64(label), 10)
+			if vw {
+				line = append(line, " |"...)
+			}
+			x := change(i, s.examples[i].Features.Clone())
+			for j, d := range x.Index {
+				if x.Value[j] != 0 {
+					line = strconv.AppendUint(append(line, ' '), uint64(d)+1, 10)
+					line = strconv.AppendFloat(append(line, ':'), x.Value[j], 'g', 6, 64)
+				}
+			}
+			if _, err := w.Write(append(line, '\n')); err != nil {
+				return err
+			}
+		}
 	}
 	return w.Flush()
-}
-
-func appendText(w io.Writer, s *set, vw bool, change func(i int, x event.Vec) event.Vec) error {
-	var line []byte
-	for i := range s.examples {
-		e := &s.examples[i]
-		label := e.Label
-		if vw && s.schema.Outputs() == 1 {
-			label = 2*label - 1
-		} else if vw {
-			label++
-		}
-		line = strconv.AppendInt(line[:0], int64(label), 10)
-		if vw {
-			line = append(line, " |"...)
-		}
-		x := e.Features
-		if change != nil {
-			x = change(i, x.Clone())
-		}
-		for j, d := range x.Index {
-			if x.Value[j] == 0 {
-				continue
-			}
-			line = strconv.AppendUint(append(line, ' '), uint64(d)+1, 10)
-			line = strconv.AppendFloat(append(line, ':'), x.Value[j], 'g', 6, 64)
-		}
-		if _, err := w.Write(append(line, '\n')); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -18,8 +19,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
+	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/stat"
 
 	"blankout/batch"
@@ -112,25 +113,20 @@ func (c *comparison) loadDeath(name string) (*deathSet, error) {
 		}
 	}
 	d.name = name
-	places := map[uint32]uint32{}
-	var columns []uint32
+	places := map[uint32]int{}
 	for i := range d.examples {
 		e := &d.examples[i]
 		if len(e.Missing) > 0 {
 			return nil, fmt.Errorf("%s: event %d has nulls", name, i)
 		}
 		for _, column := range e.Features.Index {
-			if _, ok := places[column]; !ok {
-				places[column] = 0
-				columns = append(columns, column)
-			}
+			places[column] = 0
 		}
 	}
-	slices.Sort(columns)
-	for i, column := range columns {
-		places[column] = uint32(i)
+	for i, column := range slices.Sorted(maps.Keys(places)) {
+		places[column] = i
 	}
-	d.columns = len(columns)
+	d.columns = len(places)
 	for i := range d.examples {
 		e := &d.examples[i]
 		dense := event.Vec{Index: make([]uint32, d.columns), Value: make([]float64, d.columns)}
@@ -398,7 +394,7 @@ func (c *comparison) vwLearned(s *deathSplit, events []event.Example) (probabili
 		options, ask = append(options, "--probabilities"), append(ask, "--probabilities")
 	}
 	write := func(events []event.Example) error {
-		return writeText(data, &set{schema: s.schema, examples: standardized(events)}, true, nil)
+		return writeText(data, &set{schema: s.schema, examples: standardized(events)}, true)
 	}
 	if err := write(events); err != nil {
 		return nil, err
@@ -474,13 +470,7 @@ func (s *deathSplit) measured(answer probabilities, kind model.LossKind) (wrong,
 		}
 		var sum sums.Classes
 		for i, p := range all {
-			best := 0
-			for k := range p {
-				if p[k] > p[best] {
-					best = k
-				}
-			}
-			sum.Add(best == s.test[i].Label, 1, sums.LogLoss(p[s.test[i].Label]), 1)
+			sum.Add(floats.MaxIdx(p) == s.test[i].Label, 1, sums.LogLoss(p[s.test[i].Label]), 1)
 		}
 		wrong, logLoss = append(wrong, 100*sum.Error()), append(logLoss, sum.MeanLogLoss())
 	}
@@ -519,11 +509,12 @@ func (c *comparison) silentTables() error {
 			reads[model.LossDead] = "read 0"
 		}
 		for _, kind := range lossKinds {
-			fmt.Fprintf(c.w, "### %s, %s: %s %s\n\n| error in %%, log-loss |", d.name, kind, what, reads[kind])
+			fmt.Fprintf(c.w, "### %s, %s: %s %s\n\n", d.name, kind, what, reads[kind])
+			columns := []string{"error in %, log-loss"}
 			for _, fraction := range deathFractions {
-				fmt.Fprintf(c.w, " %.0f %% |", 100*fraction)
+				columns = append(columns, fmt.Sprintf("%.0f %%", 100*fraction))
 			}
-			fmt.Fprintf(c.w, " 30 to 70 %% less %s |\n|---|---|---|---|---|---|\n", rows[0].name)
+			c.header(append(columns, "30 to 70 % less "+rows[0].name)...)
 			for i := range rows {
 				fmt.Fprintf(c.w, "| %s |%s\n", rows[i].name, outcomes[kind][i].cells(outcomes[kind][0]))
 				short[kind][i] += outcomes[kind][i].short()
@@ -600,36 +591,28 @@ func (c *comparison) deathOutcomes(d *deathSet, rows []deathRow) (map[model.Loss
 			}
 		}
 	}
-	var failed error
-	var mu sync.Mutex
-	var tasks sync.WaitGroup
-	free := make(chan bool, runtime.GOMAXPROCS(0))
-	for i, row := range rows {
-		for at, s := range splits {
-			free <- true
-			tasks.Go(func() {
-				defer func() { <-free }()
-				answer, err := row.learn(s)
-				for _, kind := range lossKinds {
-					var wrong, logLoss []float64
-					if err == nil && row.peer && kind == model.LossDeclared {
-						wrong, logLoss, err = s.measured(answer, model.LossDead)
-					} else if err == nil {
-						wrong, logLoss, err = s.measured(answer, kind)
-					}
-					for fraction := range wrong {
-						o := out[kind][i]
-						o.wrong[fraction][at], o.logLoss[fraction][at] = wrong[fraction], logLoss[fraction]
-					}
-				}
-				if err != nil {
-					mu.Lock()
-					failed = errors.Join(failed, fmt.Errorf("%s: %w", row.name, err))
-					mu.Unlock()
-				}
-			})
+	failed := make([]error, len(rows)*len(splits))
+	batch.Parallel(runtime.GOMAXPROCS(0), len(failed), func(task int) {
+		i, at := task/len(splits), task%len(splits)
+		row, s := rows[i], splits[at]
+		answer, err := row.learn(s)
+		for _, kind := range lossKinds {
+			measured := kind
+			if row.peer && kind == model.LossDeclared {
+				measured = model.LossDead
+			}
+			var wrong, logLoss []float64
+			if err == nil {
+				wrong, logLoss, err = s.measured(answer, measured)
+			}
+			for fraction := range wrong {
+				o := out[kind][i]
+				o.wrong[fraction][at], o.logLoss[fraction][at] = wrong[fraction], logLoss[fraction]
+			}
 		}
-	}
-	tasks.Wait()
-	return out, failed
+		if err != nil {
+			failed[task] = fmt.Errorf("%s: %w", row.name, err)
+		}
+	})
+	return out, errors.Join(failed...)
 }

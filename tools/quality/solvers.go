@@ -84,11 +84,6 @@ func (c *comparison) matchedGap(file, title string, s *set, loss string, solvers
 	if err != nil {
 		return err
 	}
-	type contestant struct {
-		name, gap string
-		args      []string
-		runs      []run
-	}
 	cost := c.cost
 	if loss == "logistic" {
 		cost *= 2 // |w|^2 + c sum loss is twice |w|^2/2 + C sum loss, so c = 2 C
@@ -124,15 +119,8 @@ func (c *comparison) matchedGap(file, title string, s *set, loss string, solvers
 	}
 	begin := time.Now()
 	for range c.rounds {
-		for _, x := range all {
-			if x.args == nil {
-				continue
-			}
-			r, err := timed(x.args)
-			if err != nil {
-				return err
-			}
-			x.runs = append(x.runs, r)
+		if err := runOnce(slices.DeleteFunc(slices.Clone(all), func(x *contestant) bool { return x.args == nil })); err != nil {
+			return err
 		}
 		if time.Since(begin).Seconds() > roundSeconds {
 			break
