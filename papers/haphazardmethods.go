@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"os"
 	"os/exec"
@@ -22,6 +21,7 @@ import (
 	"blankout/online"
 	"blankout/stream/record"
 
+	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/stat"
 )
 
@@ -251,17 +251,14 @@ func vowpalWabbit(ctx context.Context, program string, x *haphazardStream) (_ []
 	if said, err := exec.CommandContext(ctx, program, "--loss_function", "logistic", "-d", data, "-p", predictions).CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("%s: %w: %s", program, err, said)
 	}
-	file, err := os.Open(predictions)
+	said, err := os.ReadFile(predictions)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, file.Close()) }()
 	var out []float64
-	for in := bufio.NewReader(file); ; {
-		var score float64
-		if _, err := fmt.Fscanln(in, &score); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
+	for _, text := range strings.Fields(string(said)) {
+		score, err := strconv.ParseFloat(text, 64)
+		if err != nil {
 			return nil, fmt.Errorf("prediction %d of %s: %w", len(out)+1, program, err)
 		}
 		out = append(out, 1/(1+math.Exp(-score)))
@@ -304,16 +301,13 @@ func excessOf(each []float64) excess {
 }
 
 // result measures a method on a stream.
-func (m *haphazardMethod) result(ctx context.Context, x *haphazardStream) (r haphazardResult, err error) {
+func (m haphazardMethod) result(ctx context.Context, x *haphazardStream) (r haphazardResult, err error) {
 	p, err := m.predict(ctx, x)
 	if err != nil {
 		return r, err
 	}
-	losses, twenty := logLosses(p, x.labels), logLosses(twentyLines(x), x.labels)
-	less := make([]float64, len(losses))
-	for i := range losses {
-		less[i] = losses[i] - twenty[i]
-	}
+	losses := logLosses(p, x.labels)
+	less := floats.SubTo(make([]float64, len(losses)), losses, logLosses(twentyLines(x), x.labels))
 	rates := classRates(x.labels)
 	return haphazardResult{
 		Accuracy: balanced(p, x.labels, func(int) float64 { return 0.5 }), AtRate: balanced(p, x.labels, func(i int) float64 { return rates[i] }),
