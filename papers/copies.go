@@ -127,6 +127,20 @@ func (c *corruption) learn(l *online.Learner, examples []event.Example) error {
 	return nil
 }
 
+// learned returns the model after a learner has learned the examples or, if copied is not nil, their copies.
+func learned(l *online.Learner, copied *corruption, examples []event.Example) (*model.Linear, error) {
+	if copied != nil {
+		if err := copied.learn(l, examples); err != nil {
+			return nil, err
+		}
+	} else {
+		for i := range examples {
+			l.Learn(&examples[i], nil)
+		}
+	}
+	return l.Snapshot().Model().Compact(), nil
+}
+
 // columnMeans returns the mean of each column over the examples. An omitted value counts as 0.
 func columnMeans(examples []event.Example, columns int) []float64 {
 	means := make([]float64, columns)

@@ -170,14 +170,8 @@ func (x *contender) train(ctx context.Context, schema *event.Schema, d *batch.Da
 	if err != nil {
 		return nil, false, err
 	}
-	if x.copies != nil {
-		err = x.copies.learn(l, examples)
-	} else {
-		for i := range examples {
-			l.Learn(&examples[i], nil)
-		}
-	}
-	return l.Snapshot().Model().Compact(), true, err
+	m, err = learned(l, x.copies, examples)
+	return m, true, err
 }
 
 func runMNISTNightmare(ctx context.Context, s *Setting) error {
