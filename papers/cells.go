@@ -39,23 +39,20 @@ func openCells(path string) (*cells, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	whole := 0
-	for n := 1; ; n++ {
-		end := bytes.IndexByte(data[whole:], '\n')
-		if end < 0 {
-			break
-		}
+	data = data[:bytes.LastIndexByte(data, '\n')+1]
+	n := 0
+	for line := range bytes.Lines(data) {
+		n++
 		var k cell
-		if err := json.Unmarshal(data[whole:whole+end], &k); err != nil {
+		if err := json.Unmarshal(line, &k); err != nil {
 			return nil, fmt.Errorf("%s:%d: %w (remove the file to compute everything anew)", path, n, err)
 		}
 		c.known[string(k.Key)] = k
-		whole += end + 1
 	}
 	if c.file, err = os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o666); err != nil {
 		return nil, err
 	}
-	if err := c.file.Truncate(int64(whole)); err != nil {
+	if err := c.file.Truncate(int64(len(data))); err != nil {
 		return nil, errors.Join(err, c.file.Close())
 	}
 	return c, nil

@@ -301,13 +301,12 @@ func (r *Result) Lines() string {
 // claimTable returns the claims as a table. Claims with the same text and different Where share a row, and there is a
 // column for each Where.
 func claimTable(claims []Claim) string {
-	var b strings.Builder
 	if claims[0].Where == "" {
-		b.WriteString("| claim | verdict | number |\n|---|---|---|\n")
+		t := ResultTable{Columns: []string{"claim", "verdict", "number"}}
 		for i := range claims {
-			fmt.Fprintf(&b, "| %s | **%s** | %s |\n", claims[i].Claim, claims[i].Verdict, claims[i].here(true))
+			t.Rows = append(t.Rows, []any{claims[i].Claim, "**" + claims[i].Verdict + "**", claims[i].here(true)})
 		}
-		return b.String()
+		return t.markdown()
 	}
 	var texts, places []string
 	at := map[[2]string]string{}
@@ -321,28 +320,13 @@ func claimTable(claims []Claim) string {
 		}
 		at[[2]string{c.Claim, c.Where}] = fmt.Sprintf("%s %s", c.Verdict.short(), c.here(false))
 	}
-	fmt.Fprintf(&b, "| claim | %s |\n|%s\n", strings.Join(places, " | "), strings.Repeat("---|", 1+len(places)))
-	for _, text := range texts {
-		fmt.Fprintf(&b, "| %s |", text)
-		for _, place := range places {
-			fmt.Fprintf(&b, " %s |", cmp.Or(at[[2]string{text, place}], "–"))
-		}
-		b.WriteString("\n")
-	}
-	return b.String()
+	t := matrix(ResultTable{}, "claim", places, texts, func(i, j int) any { return cmp.Or(at[[2]string{texts[i], places[j]}], "–") })
+	return t.markdown()
 }
 
 // short returns the verdict in the short form for large tables.
 func (v Verdict) short() string {
-	switch v {
-	case Reproduced:
-		return "**yes**"
-	case NotReproduced:
-		return "**no**"
-	case Undecided:
-		return "open"
-	}
-	return string(v)
+	return cmp.Or(map[Verdict]string{Reproduced: "**yes**", NotReproduced: "**no**", Undecided: "open"}[v], string(v))
 }
 
 // Shown is a difference that is rounded to the digits that String prints, as in results.json. Verdicts computed from

@@ -558,7 +558,7 @@ func outerFold(d *batch.Data, n, fold int, seed uint64) (train, test *batch.Data
 // The split depends only on the seed.
 func split(d *batch.Data, fraction float64, seed uint64) (first, second *batch.Data) {
 	var a, b []int
-	for _, rows := range byClass(d, seed) {
+	for _, rows := range byClass(d, rand.New(rand.NewPCG(seed, 0))) {
 		n := int(fraction*float64(len(rows)) + 0.5)
 		a, b = append(a, rows[:n]...), append(b, rows[n:]...)
 	}
@@ -568,7 +568,7 @@ func split(d *batch.Data, fraction float64, seed uint64) (first, second *batch.D
 }
 
 // byClass returns the rows of every class in a random order. The last element of the result has the unlabeled rows.
-func byClass(d *batch.Data, seed uint64) [][]int {
+func byClass(d *batch.Data, r *rand.Rand) [][]int {
 	out := make([][]int, len(d.Schema.Classes)+1)
 	for i := range d.Rows() {
 		k := d.Label(i)
@@ -577,7 +577,6 @@ func byClass(d *batch.Data, seed uint64) [][]int {
 		}
 		out[k] = append(out[k], i)
 	}
-	r := rand.New(rand.NewPCG(seed, 0))
 	for _, rows := range out {
 		r.Shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
 	}

@@ -7,6 +7,7 @@ import (
 	"context"
 	_ "embed"
 	"encoding/csv"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -56,12 +57,8 @@ func readPublished() (methods []string, cells []publishedCell, err error) {
 		if c.Percent, err = strconv.Atoi(line[1]); err != nil {
 			return nil, nil, err
 		}
-		for _, text := range line[2:] {
-			x, err := strconv.ParseFloat(text, 64)
-			if err != nil {
-				return nil, nil, err
-			}
-			c.Accuracy = append(c.Accuracy, x)
+		if err := json.Unmarshal(fmt.Appendf(nil, "[%s]", strings.Join(line[2:], ",")), &c.Accuracy); err != nil {
+			return nil, nil, err
 		}
 		cells = append(cells, c)
 	}

@@ -264,18 +264,9 @@ func (c textConfig) scores(ctx context.Context, s *Setting, set, data string, sp
 // thirds divides the rows into three parts of equal size, stratified by class.
 func thirds(d *batch.Data, r *rand.Rand) textParts {
 	p := textParts{all: d}
-	byClass := make([][]int, 2)
-	for i := range d.Rows() {
-		byClass[d.Label(i)] = append(byClass[d.Label(i)], i)
-	}
 	parts := [3]*[]int{&p.train, &p.free, &p.test}
-	next := 0
-	for _, rows := range byClass {
-		r.Shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
-		for _, i := range rows {
-			*parts[next%3] = append(*parts[next%3], i)
-			next++
-		}
+	for next, row := range slices.Concat(byClass(d, r)...) {
+		*parts[next%3] = append(*parts[next%3], row)
 	}
 	for _, part := range parts {
 		r.Shuffle(len(*part), func(i, j int) { (*part)[i], (*part)[j] = (*part)[j], (*part)[i] })

@@ -202,49 +202,39 @@ func (c *comparison) header(columns ...string) {
 // remaining features are rescaled. The command blankout predict --delete d --rescale uses the same masks.
 func testError(m *model.Linear, s *set, d float64) float64 {
 	scores := make([]float64, m.Outputs)
-	wrong := 0
 	corrupt := batch.Corrupter{Noise: loss.Dropout{Q: d}}
-	for i := range s.examples {
-		e := s.examples[i]
-		e.Features = m.Standardized(&e, event.Vec{})
+	return s.errorOf(func(i int, e *event.Example) int {
+		x := m.Standardized(e, event.Vec{})
 		if d > 0 {
-			corrupt.Vec(e.Features, nil, i, 0)
+			corrupt.Vec(x, nil, i, 0)
 		}
-		if model.Predict(scoreVec(m, e.Features, scores)) != e.Label {
-			wrong++
-		}
-	}
-	return float64(wrong) / float64(len(s.examples))
+		return model.Predict(m.ScoreVec(x, scores))
+	})
 }
 
 // knownError returns the error of a model's predictions if the deleted features are declared missing.
 func knownError(m *model.Linear, s *set, d float64) float64 {
 	scores := make([]float64, m.Outputs)
-	wrong := 0
 	var left event.Example
 	var dead []bool
 	corrupt := batch.Corrupter{Noise: loss.Dropout{Q: d}}
-	for i := range s.examples {
-		e := s.examples[i]
-		x := m.AppendZeros(&e, m.Standardized(&e, event.Vec{}), event.Vec{})
+	return s.errorOf(func(i int, e *event.Example) int {
+		x := m.AppendZeros(e, m.Standardized(e, event.Vec{}), event.Vec{})
 		dead = corrupt.Dead(x.Index, nil, i, 0, dead)
-		model.LossesOf(m, 0).Lose(model.LossDeclared, &e, 0, x.Index, dead, &left)
-		if m.Head.Predict(m.Score(&left, scores)) != e.Label {
+		model.LossesOf(m, 0).Lose(model.LossDeclared, e, 0, x.Index, dead, &left)
+		return m.Head.Predict(m.Score(&left, scores))
+	})
+}
+
+// errorOf returns the fraction of the events whose class is not the predicted one.
+func (s *set) errorOf(predict func(i int, e *event.Example) int) float64 {
+	wrong := 0
+	for i := range s.examples {
+		if predict(i, &s.examples[i]) != s.examples[i].Label {
 			wrong++
 		}
 	}
 	return float64(wrong) / float64(len(s.examples))
-}
-
-// scoreVec scores standardized features.
-func scoreVec(m *model.Linear, x event.Vec, out []float64) []float64 {
-	copy(out, m.Intercept)
-	for i, d := range x.Index {
-		for k := range out {
-			out[k] += x.Value[i] * m.Weight(d, k)
-		}
-	}
-	return out
 }
 
 // exactModel solves the batch problem of a learner's configuration on features that the model from has standardized.

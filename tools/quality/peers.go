@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -102,34 +103,42 @@ func (c *comparison) vwStream(s *set, options []string) (progressive, error) {
 // predicted reads the predictions of a peer, one per line. VW writes scores or, for more than two classes, the class
 // counted from 1. LIBLINEAR writes the class as in the set.
 func predicted(name string, s *set, vw bool) (progressive, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return progressive{}, err
-	}
-	defer f.Close()
 	var binary []scored
 	i, wrong := 0, 0
-	for lines := bufio.NewScanner(f); lines.Scan(); i++ {
-		word, _, _ := strings.Cut(lines.Text(), " ")
-		x, err := strconv.ParseFloat(word, 64)
-		if err != nil || i >= len(s.examples) {
-			return progressive{}, fmt.Errorf("line %d of the predictions: %q", i+1, word)
-		}
+	err := eachPrediction(name, len(s.examples), func(words []string) error {
+		x, err := strconv.ParseFloat(words[0], 64)
 		label := s.examples[i].Label
+		i++
 		switch {
 		case vw && s.schema.Outputs() == 1:
 			binary = append(binary, scored{x, label == 1})
 		case vw && int(x) != label+1, !vw && int(x) != label:
 			wrong++
 		}
-	}
-	if i != len(s.examples) {
-		return progressive{}, fmt.Errorf("%d predictions for %d events", i, len(s.examples))
-	}
-	if len(binary) == 0 {
-		return progressive{wrong: float64(wrong) / float64(i)}, nil
+		return err
+	})
+	if err != nil || len(binary) == 0 {
+		return progressive{wrong: float64(wrong) / float64(i)}, err
 	}
 	return measures(binary), nil
+}
+
+// eachPrediction calls f for the words of each line of a file that is not empty. There must be n such lines.
+func eachPrediction(name string, n int, f func(words []string) error) error {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	lines := slices.DeleteFunc(strings.Split(string(text), "\n"), func(line string) bool { return strings.TrimSpace(line) == "" })
+	if len(lines) != n {
+		return fmt.Errorf("%d predictions for %d events", len(lines), n)
+	}
+	for i, line := range lines {
+		if err := f(strings.Fields(line)); err != nil {
+			return fmt.Errorf("line %d of the predictions: %w", i+1, err)
+		}
+	}
+	return nil
 }
 
 // writeText writes a set in the text format of VW or of LIBLINEAR, once for each of changes. Each change returns the

@@ -4,7 +4,6 @@ package main
 // reads its mean or 0, a stale one what it read in a training event, and a declared failure is null.
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"errors"
@@ -416,38 +415,25 @@ func (c *comparison) vwLearned(s *deathSplit, events []event.Example) (probabili
 // vwProbabilities reads Vowpal Wabbit's predictions: a score for two classes, otherwise CLASS:PROBABILITY for each
 // class.
 func vwProbabilities(name string, classes, events int) (out [][]float64, err error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		words := strings.Fields(lines.Text())
-		if len(words) == 0 {
-			continue
-		}
+	err = eachPrediction(name, events, func(words []string) (err error) {
 		p := make([]float64, classes)
 		if classes == 2 {
 			score, err := strconv.ParseFloat(words[0], 64)
-			if err != nil {
-				return nil, err
-			}
 			p[1] = 1 / (1 + math.Exp(-score))
 			p[0] = 1 - p[1]
-		} else {
-			for i := range p {
-				_, number, _ := strings.Cut(words[min(i, len(words)-1)], ":")
-				if p[i], err = strconv.ParseFloat(number, 64); err != nil {
-					return nil, err
-				}
+			out = append(out, p)
+			return err
+		}
+		for i := range p {
+			_, number, _ := strings.Cut(words[min(i, len(words)-1)], ":")
+			if p[i], err = strconv.ParseFloat(number, 64); err != nil {
+				return err
 			}
 		}
 		out = append(out, p)
-	}
-	if len(out) != events {
-		return nil, fmt.Errorf("%d predictions for %d events", len(out), events)
-	}
-	return out, nil
+		return nil
+	})
+	return out, err
 }
 
 // deathOutcome holds the errors in % and the log-losses, by fraction of failures and split.

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"time"
@@ -99,21 +100,18 @@ func (c *comparison) matchedGap(file, title string, s *set, loss string, solvers
 			return []string{c.liblinear, "-s", solver, "-c", fmt.Sprint(c.cost), "-B", "1", "-e", e, "-q", file, filepath.Join(c.work, "model")}
 		}
 		x := &contestant{name: fmt.Sprintf("LIBLINEAR -s %s: no tolerance found in %d s each", solver, probeSeconds)}
-		for len(tolerances) > 0 {
-			e := tolerances[len(tolerances)/2]
-			gap, err := c.liblinearGap(args(e), exact, o)
-			if err != nil {
-				return err
+		sort.Search(len(tolerances), func(i int) bool { // the first that is small enough, if it does not take too long
+			gap := math.NaN()
+			if err == nil {
+				gap, err = c.liblinearGap(args(tolerances[i]), exact, o)
 			}
-			switch {
-			case gap <= matched: // a larger tolerance may also reach the gap
-				x.name, x.gap, x.args = "LIBLINEAR -s "+solver+" -e "+e, fmt.Sprintf("%.1e", gap), args(e)
-				tolerances = tolerances[:len(tolerances)/2]
-			case math.IsInf(gap, 1): // a smaller tolerance would take longer
-				tolerances = tolerances[:len(tolerances)/2]
-			default:
-				tolerances = tolerances[len(tolerances)/2+1:]
+			if gap <= matched {
+				x.name, x.gap, x.args = "LIBLINEAR -s "+solver+" -e "+tolerances[i], fmt.Sprintf("%.1e", gap), args(tolerances[i])
 			}
+			return gap <= matched || math.IsInf(gap, 1)
+		})
+		if err != nil {
+			return err
 		}
 		all = append(all, x)
 	}
