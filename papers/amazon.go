@@ -185,10 +185,7 @@ func (s *Setting) amazonLevels(ctx context.Context, c amazonConfig, set *amazonR
 			}
 		}
 	}
-	all, err := dataOf(Binary(), set.train)
-	if err != nil {
-		return err
-	}
+	all := dataOf(Binary(), set.train)
 	cells, err := Cells(ctx, s, len(points), func(ctx context.Context, i int) (any, func() (amazonCell, error)) {
 		p := points[i]
 		m, noise := amazonMethods[p.method], loss.Dropout{Q: c.Levels[p.level]}.String()
@@ -311,11 +308,8 @@ func (s *Setting) amazonCopies(ctx context.Context, c amazonConfig, books *amazo
 	}
 	// fit trains on copies of the examples in copied, and on the examples in plain without copying them.
 	fit := func(ctx context.Context, plain, copied []event.Example, copies int, x setting, seed uint64) (*model.Linear, error) {
-		d, err := (&corruption{noise: dropout, rates: []float64{x.level}, copies: copies, seed: seed}).data(Binary(), plain, copied)
-		if err != nil {
-			return nil, err
-		}
-		return solve(ctx, d, x, "none", "")
+		c := &corruption{noise: dropout, rates: []float64{x.level}, copies: copies, seed: seed}
+		return solve(ctx, c.data(Binary(), plain, copied), x, "none", "")
 	}
 	// crossValidated chooses the settings for fit by cross validation.
 	crossValidated := func(ctx context.Context, threads int, fit func(ctx context.Context, examples []event.Example, x setting) (*model.Linear, error)) (setting, error) {
@@ -378,11 +372,7 @@ func (s *Setting) amazonCopies(ctx context.Context, c amazonConfig, books *amazo
 		for _, bound := range []string{"gaussian", "chen"} {
 			s.Say("the limit %s", bound)
 			limitOf := func(ctx context.Context, examples []event.Example, x setting) (*model.Linear, error) {
-				d, err := dataOf(Binary(), examples)
-				if err != nil {
-					return nil, err
-				}
-				return solve(ctx, d, x, loss.Dropout{Q: x.level}.String(), bound)
+				return solve(ctx, dataOf(Binary(), examples), x, loss.Dropout{Q: x.level}.String(), bound)
 			}
 			x, err := crossValidated(ctx, s.Threads, limitOf)
 			if err != nil {

@@ -124,9 +124,7 @@ func (p textParts) nbsvm(ctx context.Context, threads int, tol float64) ([]float
 			many[column] = root
 			x.Index, x.Value = append(x.Index, column), append(x.Value, root*private[d.Label(i)])
 		}
-		if err := b.Add(&event.Example{Features: x, Label: d.Label(i), Weight: 1}); err != nil {
-			return nil, err
-		}
+		add(&b, &event.Example{Features: x, Label: d.Label(i), Weight: 1})
 	}
 	train := b.Data(d.Schema)
 	c := trainConfig()

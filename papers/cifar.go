@@ -129,7 +129,7 @@ func runCIFAR(ctx context.Context, s *Setting) error {
 		defer once.Unlock()
 		p, err := features()
 		if err == nil && d == nil {
-			d, err = dataOf(digits(), p.train)
+			d = dataOf(digits(), p.train)
 		}
 		return d, p, err
 	}

@@ -404,7 +404,7 @@ func (c dropConfig) uspsHistograms(ctx context.Context, s *Setting) (train, test
 		if err != nil {
 			return nil, err
 		}
-		return dataOf(Binary(), examples)
+		return dataOf(Binary(), examples), nil
 	}
 	if train, err = load("train.svm.gz", c.Train); err != nil {
 		return nil, nil, err
@@ -437,9 +437,7 @@ func (c dropConfig) cifarHistograms(ctx context.Context, s *Setting) (train, tes
 				examples[k].Label = 1
 			}
 		}
-		if of[i], err = dataOf(Binary(), examples); err != nil {
-			return nil, nil, err
-		}
+		of[i] = dataOf(Binary(), examples)
 	}
 	return of[0], of[1], nil
 }
@@ -529,12 +527,8 @@ func (s *Setting) loadSmall(ctx context.Context, name string, classes int) (*bat
 	if err != nil {
 		return nil, err
 	}
-	d, err := dataOf(schema, examples)
-	if err != nil {
-		return nil, err
-	}
-	d, _, err = zScores(d)
-	return d, err
+	d, _ := zScores(dataOf(schema, examples))
+	return d, nil
 }
 
 // cut returns at most n rows of d, stratified by class.

@@ -84,10 +84,7 @@ func runGLMPenalty(ctx context.Context, s *Setting) error {
 
 // row measures the model with this name at one dropout level.
 func (c glmConfig) row(ctx context.Context, seed uint64, name string, level float64) (row glmRow, err error) {
-	d, err := c.draw(seed, loss.LabelsOf(name))
-	if err != nil {
-		return row, err
-	}
+	d := c.draw(seed, loss.LabelsOf(name))
 	noise := loss.Dropout{Q: level}
 	b := trainConfig()
 	b.Loss, b.Noise, b.L2 = name, noise.String(), c.L2
@@ -126,7 +123,7 @@ func poissonPenalty(d *batch.Data, w []float64, q float64) (r float64) {
 }
 
 // draw draws the examples. The features are the same for every kind of response.
-func (c glmConfig) draw(seed uint64, target loss.Target) (*batch.Data, error) {
+func (c glmConfig) draw(seed uint64, target loss.Target) *batch.Data {
 	schema := event.NewSchema(8, []string{"0", "1"}, 2)
 	if schema.Target = target; target != loss.Sign {
 		schema.Classes = nil
@@ -157,9 +154,7 @@ func (c glmConfig) draw(seed uint64, target loss.Target) (*batch.Data, error) {
 				e.Label = 1
 			}
 		}
-		if err := b.Add(&e); err != nil {
-			return nil, err
-		}
+		add(&b, &e)
 	}
-	return b.Data(schema), nil
+	return b.Data(schema)
 }

@@ -43,11 +43,11 @@ func (s *Setting) loadReviews(ctx context.Context, pairs, free bool) (p textPart
 		if unlabeled && !free {
 			continue
 		}
-		if err := s.EachExample(ctx, schema, "imdb", f.name, unlabeled, func(_ int, e *event.Example) error {
+		if err := s.EachExample(ctx, schema, "imdb", f.name, unlabeled, func(e *event.Example) {
 			presence(e, columns)
 			*f.rows = append(*f.rows, n)
 			n++
-			return b.Add(e)
+			add(&b, e)
 		}); err != nil {
 			return p, err
 		}

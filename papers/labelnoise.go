@@ -136,10 +136,7 @@ func runLabelNoise(ctx context.Context, s *Setting) error {
 	constants := make([]any, len(sets)) // errors of always predicting the same class, on the rows of cross validation
 	held := make([]any, len(sets))      // the same on the rows that choose lambda
 	for i, set := range sets {
-		d, err := set.draw(c, 0)
-		if err != nil {
-			return err
-		}
+		d := set.draw(c, 0)
 		constants[i], held[i] = d.constant(d.held, len(d.truth)), d.constant(0, d.held)
 	}
 	reportErrors(s, c, constants, at)
@@ -191,11 +188,7 @@ func (set *noiseSet) trained(c labelNoiseConfig) int { return min(set.rows, set.
 // fit chooses lambda and measures the error by cross validation, with a fraction of wrong labels.
 func (set *noiseSet) fit(ctx context.Context, s *Setting, c labelNoiseConfig, m noiseMethod, fraction float64) (f noiseFit, err error) {
 	s.Say("%s on %s, %g %% wrong labels", m.name, set.name, 100*fraction)
-	d, err := set.draw(c, fraction)
-	if err == nil {
-		f, err = d.fit(ctx, m, c)
-	}
-	if err != nil {
+	if f, err = set.draw(c, fraction).fit(ctx, m, c); err != nil {
 		err = fmt.Errorf("%s on %s: %w", m.name, set.name, err)
 	}
 	return f, err
@@ -409,11 +402,7 @@ func onlineNoise(ctx context.Context, s *Setting, c labelNoiseConfig, sets []*no
 	wrong, err := Cells(ctx, s, len(sets)*4, func(ctx context.Context, i int) (any, func() (mistakes, error)) {
 		set, flipped, loss := sets[i/4], i/2%2, losses[i%2]
 		return []any{"online", loss, set.name, flipped, c.key(set.used)}, func() (mistakes, error) {
-			d, err := set.draw(c, c.Flipped*float64(flipped))
-			if err != nil {
-				return nil, err
-			}
-			return d.online(loss)
+			return set.draw(c, c.Flipped*float64(flipped)).online(loss)
 		}
 	})
 	if err != nil {
@@ -463,10 +452,7 @@ func randomStarts(ctx context.Context, s *Setting, c labelNoiseConfig, sets []*n
 		set, m := sets[i/n], noiseMethodOf(startMethods[i%n])
 		return startKey(i, set.trained(c)), func() ([]float64, error) {
 			s.Say("%d starts of %s on %s", c.Starts, m.name, set.name)
-			d, err := set.draw(c, c.Flipped)
-			if err != nil {
-				return nil, err
-			}
+			d := set.draw(c, c.Flipped)
 			var all []float64
 			for k := range c.Starts {
 				r := rand.New(rand.NewPCG(s.Seed, uint64(k)))
@@ -528,7 +514,7 @@ type noisyData struct {
 }
 
 // draw returns the used examples with a fraction of wrong labels. The order of the examples is always the same.
-func (set *noiseSet) draw(c labelNoiseConfig, fraction float64) (*noisyData, error) {
+func (set *noiseSet) draw(c labelNoiseConfig, fraction float64) *noisyData {
 	return newNoisyData(slices.Clone(set.examples[:set.used]), c, fraction, rand.New(rand.NewPCG(set.seed, set.stream)))
 }
 
@@ -564,22 +550,18 @@ func loadNoiseSets(ctx context.Context, s *Setting, c labelNoiseConfig) (sets []
 
 // newNoisyData first shuffles the examples and then makes labels wrong. The order therefore does not depend on the
 // fraction of wrong labels.
-func newNoisyData(examples []event.Example, c labelNoiseConfig, flipped float64, r *rand.Rand) (*noisyData, error) {
+func newNoisyData(examples []event.Example, c labelNoiseConfig, flipped float64, r *rand.Rand) *noisyData {
 	r.Shuffle(len(examples), func(i, j int) { examples[i], examples[j] = examples[j], examples[i] })
 	d := &noisyData{examples: examples, held: int(c.Validation * float64(len(examples)))}
-	var b batch.Builder
 	for i := range examples {
 		e := &examples[i]
 		d.truth = append(d.truth, e.Label)
 		if r.Float64() < flipped {
 			e.Label = 1 - e.Label
 		}
-		if err := b.Add(e); err != nil {
-			return nil, err
-		}
 	}
-	d.all = b.Data(Binary())
-	return d, nil
+	d.all = dataOf(Binary(), examples)
+	return d
 }
 
 // rowsFrom returns the rows from, …, to-1.
@@ -703,9 +685,7 @@ func (d *noisyData) online(loss string) (mistakes, error) {
 	if err != nil {
 		return nil, err
 	}
-	for i := d.held; i < len(d.examples); i++ {
-		l.Learn(&d.examples[i], nil)
-	}
+	learnAll(l, d.examples[d.held:])
 	return mistakesOf(d.held, func(i int) bool {
 		told := l.Predict(&d.examples[i])
 		return model.Predict(told.Alone().Scores) != d.truth[i]

@@ -152,9 +152,7 @@ func (x *contender) train(ctx context.Context, schema *event.Schema, d *batch.Da
 			*w = nil
 		}
 		if x.copies != nil {
-			if d, err = x.copies.data(schema, nil, examples); err != nil {
-				return nil, false, err
-			}
+			d = x.copies.data(schema, nil, examples)
 		}
 		fit, err := batch.TrainFrom(ctx, d, *x.batch, *w)
 		if err != nil {
@@ -170,8 +168,7 @@ func (x *contender) train(ctx context.Context, schema *event.Schema, d *batch.Da
 	if err != nil {
 		return nil, false, err
 	}
-	m, err = learned(l, x.copies, examples)
-	return m, true, err
+	return learned(l, x.copies, examples), true, nil
 }
 
 func runMNISTNightmare(ctx context.Context, s *Setting) error {
@@ -211,10 +208,7 @@ func (s *Setting) nightmareCells(ctx context.Context, c nightmareConfig, contend
 	}
 	validation := train[c.Train:]
 	train = train[:c.Train]
-	d, err := dataOf(schema, train)
-	if err != nil {
-		return nil, err
-	}
+	d := dataOf(schema, train)
 	means := columnMeans(train, mnistPixels)
 	var chains [][]contender // each chain starts with a contender that follows no other
 	for _, x := range contenders {
@@ -421,14 +415,4 @@ func (s *Setting) nightmareClaims(c nightmareConfig, as int, methods []tuned) {
 	}
 	claim("Dropout-Logistic beats logistic regression without noise beyond 10 % deleted", "", dropoutLogistic, []string{logisticL2}, 0.1)
 	claim("blankout's one pass beats AdaGrad's beyond 10 % deleted", "", blankoutPass, []string{adaGradPass}, 0.1)
-}
-
-func dataOf(schema *event.Schema, examples []event.Example) (*batch.Data, error) {
-	var b batch.Builder
-	for i := range examples {
-		if err := b.Add(&examples[i]); err != nil {
-			return nil, err
-		}
-	}
-	return b.Data(schema), nil
 }

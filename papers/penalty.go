@@ -55,10 +55,7 @@ func runQuadraticPenalty(ctx context.Context, s *Setting) error {
 	if err != nil {
 		return err
 	}
-	d, err := dataOf(schema, documents)
-	if err != nil {
-		return err
-	}
+	d := dataOf(schema, documents)
 	c.Examples = d.Rows()
 	s.Configure(c)
 	s.Expect(len(c.Levels))

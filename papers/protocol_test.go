@@ -398,7 +398,7 @@ func TestNoisyData(t *testing.T) {
 	draw := func(fraction float64) *noisyData {
 		r := rand.New(rand.NewPCG(3, 3))
 		examples := must.List(500, func(int) event.Example { return longServedio(r) })
-		return must.Get(newNoisyData(examples, c, fraction, rand.New(rand.NewPCG(4, 4))))(t)
+		return newNoisyData(examples, c, fraction, rand.New(rand.NewPCG(4, 4)))
 	}
 	right, wrong := draw(0), draw(0.1)
 	flipped := 0
@@ -469,7 +469,7 @@ func TestChosenWithUnlabeled(t *testing.T) {
 		}
 		documents = append(documents, e)
 	}
-	d := must.Get(dataOf(Binary(), documents))(t)
+	d := dataOf(Binary(), documents)
 	s := &Setting{Size: Default, Seed: 1, Threads: 2}
 	s.cells = must.Get(openCells(filepath.Join(t.TempDir(), "cells.jsonl")))(t)
 	defer s.cells.close()

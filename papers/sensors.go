@@ -485,22 +485,17 @@ func (m *sensorsMethod) learn(ctx context.Context, set *sensorsSet, x sensorsSet
 		}
 		copied.reads = columnMeans(examples, set.columns)
 		if !m.copies {
-			return learned(l, nil, examples)
+			return learned(l, nil, examples), nil
 		}
-		return learned(l, &copied, examples)
+		return learned(l, &copied, examples), nil
 	}
 	var b batch.Builder
 	presence := batch.Presence{Sparse: true}
 	for i := range examples {
 		presence.Add(&examples[i])
-		if err := b.Add(&examples[i]); err != nil {
-			return nil, err
-		}
+		add(&b, &examples[i])
 	}
-	d, scaler, err := zScores(b.Data(schema))
-	if err != nil {
-		return nil, err
-	}
+	d, scaler := zScores(b.Data(schema))
 	config := trainConfig()
 	config.Cost, config.Tol, config.Threads = x.Cost, c.Tol, 1
 	learned := d
@@ -509,9 +504,7 @@ func (m *sensorsMethod) learn(ctx context.Context, set *sensorsSet, x sensorsSet
 		for i := range standardized {
 			standardized[i].Features = scaler.Standardized(&examples[i], event.Vec{})
 		}
-		if learned, err = copied.data(schema, nil, standardized); err != nil {
-			return nil, err
-		}
+		learned = copied.data(schema, nil, standardized)
 	} else if m.noise != nil {
 		config.Noise = m.noise(x.Level).String()
 	}

@@ -250,9 +250,9 @@ func Classes(names ...string) *event.Schema {
 	return c.Schema()
 }
 
-// EachExample calls f for every example of a file, with its number from 0. The example is valid during the call only. A
-// label that is not a class of the Schema is an error. If unlabeled is set, labels are ignored.
-func (s *Setting) EachExample(ctx context.Context, schema *event.Schema, folder, file string, unlabeled bool, f func(i int, e *event.Example) error) (err error) {
+// EachExample calls f for every example of a file. The example is valid during the call only. A label that is not a class
+// of the Schema is an error. If unlabeled is set, labels are ignored.
+func (s *Setting) EachExample(ctx context.Context, schema *event.Schema, folder, file string, unlabeled bool, f func(e *event.Example)) (err error) {
 	c := record.DefaultConfig()
 	c.Classes, c.MaxClasses, c.Unlabeled = schema.Classes, schema.MaxClasses, unlabeled
 	path := s.Path(folder, file)
@@ -263,7 +263,7 @@ func (s *Setting) EachExample(ctx context.Context, schema *event.Schema, folder,
 	defer func() { err = errors.Join(err, src.Close()) }()
 	s.Say("reading %s/%s", folder, file)
 	var b event.Batch
-	for i := 0; ; {
+	for {
 		if err := src.Next(ctx, &b); errors.Is(err, io.EOF) {
 			return nil
 		} else if err != nil {
@@ -274,10 +274,7 @@ func (s *Setting) EachExample(ctx context.Context, schema *event.Schema, folder,
 			if e.Refused != nil {
 				return fmt.Errorf("%s:%d: %w", path, e.Offset+1, e.Refused)
 			}
-			if err := f(i, e); err != nil {
-				return fmt.Errorf("%s:%d: %w", path, e.Offset+1, err)
-			}
-			i++
+			f(e)
 		}
 	}
 }
@@ -293,17 +290,32 @@ func trainConfig() batch.Config {
 // example before it is copied.
 func (s *Setting) examples(ctx context.Context, schema *event.Schema, folder string, change func(e *event.Example), files ...string) (all []event.Example, err error) {
 	for _, file := range files {
-		if err := s.EachExample(ctx, schema, folder, file, false, func(_ int, e *event.Example) error {
+		if err := s.EachExample(ctx, schema, folder, file, false, func(e *event.Example) {
 			if change != nil {
 				change(e)
 			}
 			all = append(all, event.Example{Features: e.Features.Clone(), Field: slices.Clone(e.Field), Label: e.Label, Weight: e.Weight})
-			return nil
 		}); err != nil {
 			return nil, err
 		}
 	}
 	return all, nil
+}
+
+// dataOf returns Data of examples that a decoder or a generator has made.
+func dataOf(schema *event.Schema, examples []event.Example) *batch.Data {
+	var b batch.Builder
+	for i := range examples {
+		add(&b, &examples[i])
+	}
+	return b.Data(schema)
+}
+
+// add adds an example that a decoder or a generator has made.
+func add(b *batch.Builder, e *event.Example) {
+	if err := b.Add(e); err != nil {
+		panic(err) // cannot happen: values are finite and columns ascend
+	}
 }
 
 // firstExamples returns copies of the first n examples of a file.

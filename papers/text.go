@@ -384,16 +384,14 @@ func (s *Setting) loadTexts(ctx context.Context, set textSet) (words, pairs *bat
 		return nil, nil, nil, err
 	}
 	for _, file := range set.files {
-		err := s.EachExample(ctx, schema, set.folder, file, false, func(_ int, e *event.Example) error {
+		err := s.EachExample(ctx, schema, set.folder, file, false, func(e *event.Example) {
 			if set.singles {
 				private = append(private, privatePairs(e.Features, unigrams))
 			}
 			presence(e, math.MaxUint32)
-			if err := b.Add(e); err != nil {
-				return err
-			}
+			add(&b, e)
 			presence(e, unigrams)
-			return a.Add(e)
+			add(&a, e)
 		})
 		if err != nil {
 			return nil, nil, nil, err
