@@ -197,9 +197,7 @@ func (s *Setting) amazonLevels(ctx context.Context, c amazonConfig, set *amazonR
 			s.Say("%s, %s, %s, c = %s", set.name, m.name, noise, p.cost)
 			config := trainConfig()
 			config.Loss, config.Bound, config.Tol, config.Noise = m.loss, m.bound, c.Tol, noise
-			if err := setKey(&config, "c", p.cost); err != nil {
-				return cell, err
-			}
+			setKey(&config, "c", p.cost)
 			if cell.Validation, err = set.validate(c.Folds, func(rows []int) (*model.Linear, error) { return trained(ctx, all.Subset(rows), config) }); err != nil {
 				return cell, err
 			}
@@ -301,9 +299,7 @@ func (s *Setting) amazonCopies(ctx context.Context, c amazonConfig, books *amazo
 	solve := func(ctx context.Context, d *batch.Data, x setting, noise, bound string) (*model.Linear, error) {
 		b := trainConfig()
 		b.Loss, b.Tol, b.Noise, b.Bound = "hinge", c.Tol, noise, bound
-		if err := setKey(&b, "c", x.cost); err != nil {
-			return nil, err
-		}
+		setKey(&b, "c", x.cost)
 		return trained(ctx, d, b)
 	}
 	// fit trains on copies of the examples in copied, and on the examples in plain without copying them.

@@ -113,11 +113,7 @@ func runCIFAR(ctx context.Context, s *Setting) error {
 			} else {
 				base.Noise = noise
 			}
-			settings, err := Method{Name: method.name, Config: base, Grid: grid}.Points()
-			if err != nil {
-				return err
-			}
-			for _, x := range settings {
+			for _, x := range (Method{Name: method.name, Config: base, Grid: grid}).Points() {
 				points = append(points, point{m, n, x})
 			}
 		}

@@ -286,18 +286,13 @@ func bestOfFolds(all []dropFold, folds int, of func(f *dropFold) []float64) (bes
 }
 
 // machine returns the support vector machine if q is "". Otherwise it returns DropSVM.
-func (c dropConfig) machine(cost, q, p string) (m machine, err error) {
-	m = machine{Config: trainConfig(), Kernel: svm.DefaultConfig()}
+func (c dropConfig) machine(cost, q, p string) machine {
+	m := machine{Config: trainConfig(), Kernel: svm.DefaultConfig()}
 	m.Config.Tol, m.Kernel.Kernel, m.Kernel.Drop.Q = 1e-4, "rbf", 0
-	if err := m.set("c", cost); err != nil || q == "" {
-		return m, err
+	if m.set("c", cost); q != "" {
+		m.Kernel.Drop.Q, m.Kernel.Drop.Keep = number(q), 1-number(p)
 	}
-	if m.Kernel.Drop.Q, err = strconv.ParseFloat(q, 64); err != nil {
-		return m, err
-	}
-	fraction, err := strconv.ParseFloat(p, 64)
-	m.Kernel.Drop.Keep = 1 - fraction
-	return m, err
+	return m
 }
 
 // grid returns the accuracies on test of all settings of a grid.
@@ -311,10 +306,7 @@ func (c dropConfig) grid(ctx context.Context, train, test *batch.Data, first mac
 
 // keep returns the candidate values of p as an axis of settings keep, which is 1 - p.
 func (c dropConfig) keep() Axis {
-	return Axis{"keep", mapped(c.Dropped, func(p string) string {
-		x, _ := strconv.ParseFloat(p, 64)
-		return strconv.FormatFloat(1-x, 'g', 6, 64)
-	})}
+	return Axis{"keep", mapped(c.Dropped, func(p string) string { return strconv.FormatFloat(1-number(p), 'g', 6, 64) })}
 }
 
 func (c dropConfig) fold(ctx context.Context, train, test *batch.Data) (f dropFold, err error) {
@@ -329,10 +321,7 @@ func (c dropConfig) fold(ctx context.Context, train, test *batch.Data) (f dropFo
 		}
 	}
 	costs := Axis{Key: "c", Values: c.Costs}
-	first, err := c.machine("1", "", "")
-	if err != nil {
-		return f, err
-	}
+	first := c.machine("1", "", "")
 	width, err := svm.Resolve(kernel.RBF{}, train) // the same width for all settings
 	if err != nil {
 		return f, err
@@ -350,10 +339,7 @@ func (c dropConfig) vectors(ctx context.Context, train *batch.Data, plain, cost,
 		to         *float64
 		cost, q, p string
 	}{{&v.Plain, plain, "", ""}, {&v.Drop, cost, q, p}, {&v.AtBest, cost, "", ""}} {
-		m, err := c.machine(x.cost, x.q, x.p)
-		if err != nil {
-			return v, err
-		}
+		m := c.machine(x.cost, x.q, x.p)
 		fit, err := svm.Train(ctx, train, m.Config, m.Kernel)
 		if err != nil {
 			return v, err
@@ -368,10 +354,7 @@ func (c dropConfig) vectors(ctx context.Context, train *batch.Data, plain, cost,
 type dropEpochs struct{ P, Epochs, Sampled, Closed float64 }
 
 func (c dropConfig) tryEpochs(ctx context.Context, d *batch.Data, cost, q string, seed uint64) (out dropEpochs, err error) {
-	first, err := c.machine(cost, q, "0.5")
-	if err != nil {
-		return out, err
-	}
+	first := c.machine(cost, q, "0.5")
 	first.Kernel.Drop.Seed = seed
 	// Results are ordered by p, and then by the number of epochs. The last number of epochs is infinite.
 	axes := []Axis{c.keep(), {Key: "epochs", Values: append(slices.Clone(c.Epochs), "inf")}}
@@ -387,11 +370,8 @@ func (c dropConfig) tryEpochs(ctx context.Context, d *batch.Data, cost, q string
 	}
 	best := Least(len(mean), func(i int) bool { return i%n < n-1 }, func(i int) Held { return Held{Loss: -mean[i]} })
 	out.Sampled, out.Closed = mean[best/n*n+n-2], mean[best/n*n+n-1]
-	if out.P, err = strconv.ParseFloat(c.Dropped[best/n], 64); err != nil {
-		return out, err
-	}
-	out.Epochs, err = strconv.ParseFloat(c.Epochs[best%n], 64)
-	return out, err
+	out.P, out.Epochs = number(c.Dropped[best/n]), number(c.Epochs[best%n])
+	return out, nil
 }
 
 // uspsHistograms returns pixels of digits, with the classes 9 and all other digits.
@@ -471,10 +451,7 @@ func (c dropConfig) histograms(ctx context.Context, s *Setting, key []any, name,
 // machines on all training examples and measures them on the test examples.
 func (c dropConfig) fitHistograms(ctx context.Context, s *Setting, train, test *batch.Data) (f chiFit, err error) {
 	in, held := split(train, 0.75, s.Seed)
-	first, err := c.machine("1", "", "")
-	if err != nil {
-		return f, err
-	}
+	first := c.machine("1", "", "")
 	first.Kernel.Kernel = "chi2"
 	every := func(all []string) (some []string) {
 		for i := 0; i < len(all); i += 2 {

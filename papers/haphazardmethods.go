@@ -165,10 +165,7 @@ func learnHaphazard(ctx context.Context, c online.Config, x *haphazardStream) ([
 	if err != nil {
 		return nil, err
 	}
-	l, err := online.New(c, schema)
-	if err != nil {
-		return nil, err
-	}
+	l := newLearner(c, schema)
 	out := make([]float64, len(x.rows))
 	var e event.Example
 	for i, row := range x.rows {

@@ -402,7 +402,7 @@ func onlineNoise(ctx context.Context, s *Setting, c labelNoiseConfig, sets []*no
 	wrong, err := Cells(ctx, s, len(sets)*4, func(ctx context.Context, i int) (any, func() (mistakes, error)) {
 		set, flipped, loss := sets[i/4], i/2%2, losses[i%2]
 		return []any{"online", loss, set.name, flipped, c.key(set.used)}, func() (mistakes, error) {
-			return set.draw(c, c.Flipped*float64(flipped)).online(loss)
+			return set.draw(c, c.Flipped*float64(flipped)).online(loss), nil
 		}
 	})
 	if err != nil {
@@ -678,18 +678,15 @@ func smaller(a, b []float64) (pairs float64) {
 }
 
 // online returns the test mistakes of the online learner after one pass.
-func (d *noisyData) online(loss string) (mistakes, error) {
+func (d *noisyData) online(loss string) mistakes {
 	c := online.DefaultConfig()
 	c.Loss, c.Noise, c.Calibrate = loss, "none", "off"
-	l, err := online.New(c, Binary())
-	if err != nil {
-		return nil, err
-	}
+	l := newLearner(c, Binary())
 	learnAll(l, d.examples[d.held:])
 	return mistakesOf(d.held, func(i int) bool {
 		told := l.Predict(&d.examples[i])
 		return model.Predict(told.Alone().Scores) != d.truth[i]
-	}), nil
+	})
 }
 
 // longServedio draws an example of Long & Servedio 2010 in 21 dimensions with label y. A quarter of the examples have a

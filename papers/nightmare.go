@@ -79,7 +79,7 @@ const (
 	adaGradPass     = "AdaGrad, one pass"
 )
 
-func nightmareContenders(s *Setting, c *nightmareConfig) ([]contender, error) {
+func nightmareContenders(s *Setting, c *nightmareConfig) []contender {
 	base := trainConfig()
 	base.Tol, base.MaxIterations = c.Tol, c.Iterations
 	method := func(name, loss, bound string, grid ...Axis) Method {
@@ -107,10 +107,7 @@ func nightmareContenders(s *Setting, c *nightmareConfig) ([]contender, error) {
 		method(logisticL2, "logistic", "", costs("0.0001", "0.001", "0.01", "0.1", "1", "10")),
 		method(hingeNormal, "hinge", "gaussian", costs("0.01", "0.1", "1"), levels),
 	} {
-		points, err := m.Points()
-		if err != nil {
-			return nil, err
-		}
+		points := m.Points()
 		last := m.Grid[len(m.Grid)-1] // the setting that varies from contender to contender
 		for i, p := range points {
 			p.Settings.Threads = 1
@@ -133,7 +130,7 @@ func nightmareContenders(s *Setting, c *nightmareConfig) ([]contender, error) {
 	}
 	add(adaGradPass, "", func(o *online.Config) { o.Noise = "none" })
 	c.note(all)
-	return all, nil
+	return all
 }
 
 // note stores the settings of the contenders in c.
@@ -164,11 +161,7 @@ func (x *contender) train(ctx context.Context, schema *event.Schema, d *batch.Da
 		}
 		return fit.Model, fit.Converged, nil
 	}
-	l, err := online.New(*x.online, schema.Clone())
-	if err != nil {
-		return nil, false, err
-	}
-	return learned(l, x.copies, examples), true, nil
+	return learned(newLearner(*x.online, schema.Clone()), x.copies, examples), true, nil
 }
 
 func runMNISTNightmare(ctx context.Context, s *Setting) error {
@@ -177,10 +170,7 @@ func runMNISTNightmare(ctx context.Context, s *Setting) error {
 		Levels: Pick(s, []float64{0, 0.5, 0.8}, []float64{0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9}, []float64{0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9}),
 		Tol:    Pick(s, 1e-1, 1e-2, 1e-3), Iterations: Pick(s, 10, 60, 0),
 	}
-	contenders, err := nightmareContenders(s, &c)
-	if err != nil {
-		return err
-	}
+	contenders := nightmareContenders(s, &c)
 	cells, err := s.nightmareCells(ctx, c, contenders)
 	if err != nil {
 		return err

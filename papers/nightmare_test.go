@@ -100,7 +100,7 @@ func TestUpdateColumns(t *testing.T) {
 // TestChains checks that each contender follows the contender with the level before and the same cost. Only a contender
 // that follows another contender may start from the previous weights.
 func TestChains(t *testing.T) {
-	contenders := must.Get(nightmareContenders(&Setting{Size: Default}, &nightmareConfig{Tol: 1e-6}))(t)
+	contenders := nightmareContenders(&Setting{Size: Default}, &nightmareConfig{Tol: 1e-6})
 	follows := 0
 	for i, x := range contenders {
 		if x.follows {

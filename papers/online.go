@@ -246,10 +246,7 @@ func (c onlineConfig) pass(ctx context.Context, r onlineOptimizer, x onlineSetti
 	config.Average, config.Adapt = 0, false
 	r.set(&config, x.Level)
 	config.LearningRate = x.Eta
-	l, err := online.New(config, schema)
-	if err != nil {
-		return p, err
-	}
+	l := newLearner(config, schema)
 	for i := range examples {
 		told := l.Learn(&examples[i], nil)
 		if model.Predict(told.Alone().Scores) != examples[i].Label {
@@ -280,10 +277,7 @@ type fisherMatch struct {
 func matchFisher(schema *event.Schema, examples []event.Example) (fisherMatch, error) {
 	config := online.DefaultConfig()
 	config.Noise, config.Average, config.Adapt, config.Standardize = "none", 0, false, "none"
-	l, err := online.New(config, schema)
-	if err != nil {
-		return fisherMatch{}, err
-	}
+	l := newLearner(config, schema)
 	type sums struct {
 		seen                  int
 		gradient, information float64

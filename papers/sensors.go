@@ -479,10 +479,7 @@ func (m *sensorsMethod) learn(ctx context.Context, set *sensorsSet, x sensorsSet
 	if m.online != nil {
 		o := online.DefaultConfig()
 		m.online(&o, x.Dead, x.Level)
-		l, err := online.New(o, schema)
-		if err != nil {
-			return nil, err
-		}
+		l := newLearner(o, schema)
 		copied.reads = columnMeans(examples, set.columns)
 		if !m.copies {
 			return learned(l, nil, examples), nil

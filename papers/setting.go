@@ -21,6 +21,7 @@ import (
 	"blankout/batch"
 	"blankout/batch/estimators"
 	"blankout/internal/event"
+	"blankout/online"
 	"blankout/stream"
 	"blankout/stream/record"
 )
@@ -311,11 +312,21 @@ func dataOf(schema *event.Schema, examples []event.Example) *batch.Data {
 	return b.Data(schema)
 }
 
-// add adds an example that a decoder or a generator has made.
-func add(b *batch.Builder, e *event.Example) {
-	if err := b.Add(e); err != nil {
-		panic(err) // cannot happen: values are finite and columns ascend
+// add adds an example that a decoder or a generator has made, so that values are finite and columns ascend.
+func add(b *batch.Builder, e *event.Example) { impossible(b.Add(e)) }
+
+// impossible panics if there is an error, which can only be a mistake in the program, such as a wrong constant.
+func impossible(err error) {
+	if err != nil {
+		panic(err)
 	}
+}
+
+// newLearner returns a learner with a configuration of an experiment.
+func newLearner(c online.Config, schema *event.Schema) *online.Learner {
+	l, err := online.New(c, schema)
+	impossible(err)
+	return l
 }
 
 // firstExamples returns copies of the first n examples of a file.
