@@ -49,12 +49,9 @@ func (c *comparison) deletion() error {
 	}
 	config := online.DefaultConfig()
 	config.Standardize = "none"
-	learned := func(s *set) (*model.Linear, error) {
-		_, l, err := measure(s, config)
-		if err != nil {
-			return nil, err
-		}
-		return l.Snapshot().Model().Compact(), nil
+	learned := func(s *set) *model.Linear {
+		_, l := measure(s, config)
+		return l.Snapshot().Model().Compact()
 	}
 	known := *train // the caller declares which pixels are missing
 	known.schema = train.schema.Clone()
@@ -66,11 +63,7 @@ func (c *comparison) deletion() error {
 	}{{"known", &known, knownError}, {"not known", train, testError}} {
 		if err := row("online, noise auto, expected_missing = d, "+x.name, func(d float64) (float64, error) {
 			config.ExpectedMissing = d
-			m, err := learned(x.train)
-			if err != nil {
-				return 0, err
-			}
-			return x.of(m, test, d), nil
+			return x.of(learned(x.train), test, d), nil
 		}); err != nil {
 			return err
 		}
@@ -78,10 +71,7 @@ func (c *comparison) deletion() error {
 	config.ExpectedMissing = 0
 	for _, noise := range []string{"none", "dropout:0.5"} {
 		config.Noise = noise
-		m, err := learned(train)
-		if err != nil {
-			return err
-		}
+		m := learned(train)
 		if err := row("online, noise "+noise, func(d float64) (float64, error) { return testError(m, test, d), nil }); err != nil {
 			return err
 		}

@@ -47,19 +47,25 @@ func nulled(e *event.Example, columns, group int, fraction float64, r *rand.Rand
 
 // without returns a copy of an event in which the fields of dead groups are null.
 func without(e *event.Example, columns, group int, dead []bool) event.Example {
+	return rebuilt(e, columns, func(column int, x float64, _ bool) (float64, bool) { return x, !dead[column/group] })
+}
+
+// rebuilt returns a copy of an event with a field for each column. The function value returns the value of a column, or
+// false if it is null. It is called with the value in e, or with 0 if the column is not present there.
+func rebuilt(e *event.Example, columns int, value func(column int, x float64, present bool) (float64, bool)) event.Example {
 	out, at := event.Example{Label: e.Label, Weight: e.Weight, Field: []uint16{}}, 0
-	for column := range uint32(columns) {
-		x := 0.0
-		if at < e.Features.Len() && e.Features.Index[at] == column {
+	for column := range columns {
+		x, present := 0.0, at < e.Features.Len() && e.Features.Index[at] == uint32(column)
+		if present {
 			x = e.Features.Value[at]
 			at++
 		}
-		if dead[int(column)/group] {
+		if x, ok := value(column, x, present); ok {
+			out.Field = append(out.Field, uint16(column+1))
+			out.Features.Index, out.Features.Value = append(out.Features.Index, uint32(column)), append(out.Features.Value, x)
+		} else {
 			out.Missing = append(out.Missing, uint16(column+1))
-			continue
 		}
-		out.Field = append(out.Field, uint16(column+1))
-		out.Features.Index, out.Features.Value = append(out.Features.Index, column), append(out.Features.Value, x)
 	}
 	return out
 }

@@ -37,6 +37,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/loss"
 	"blankout/internal/model"
+	"blankout/online"
 	"blankout/stream"
 	"blankout/stream/record"
 )
@@ -239,14 +240,33 @@ func (s *set) errorOf(predict func(i int, e *event.Example) int) float64 {
 
 // exactModel solves the batch problem of a learner's configuration on features that the model from has standardized.
 func exactModel(s *set, from *model.Linear, c batch.Config) (*batch.Fit, error) {
-	var b batch.Builder
-	for i := range s.examples {
-		e := s.examples[i]
-		e.Features = from.Standardized(&e, event.Vec{})
-		if err := b.Add(&e); err != nil {
-			return nil, err
-		}
+	examples := slices.Clone(s.examples)
+	for i := range examples {
+		examples[i].Features = from.Standardized(&examples[i], event.Vec{})
 	}
 	c.Threads = runtime.GOMAXPROCS(0)
-	return batch.Train(context.Background(), b.Data(s.schema), c)
+	return batch.Train(context.Background(), dataOf(s.schema, examples), c)
+}
+
+// dataOf returns Data of events that a decoder has made.
+func dataOf(schema *event.Schema, examples []event.Example) *batch.Data {
+	var b batch.Builder
+	for i := range examples {
+		impossible(b.Add(&examples[i]))
+	}
+	return b.Data(schema)
+}
+
+// impossible panics if there is an error, which can only be a mistake in the program.
+func impossible(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+// newOnline returns a learner with a configuration of a section.
+func newOnline(c online.Config, schema *event.Schema) *online.Learner {
+	l, err := online.New(c, schema)
+	impossible(err)
+	return l
 }

@@ -314,16 +314,13 @@ func modelProbabilities(m *model.Linear) probabilities {
 // standardizer returns a function that removes the fields of events and standardizes the features. It uses the
 // statistics of the complete training events.
 func (s *deathSplit) standardizer() (func([]event.Example) []event.Example, error) {
-	var b batch.Builder
 	fit := batch.Standardizer{Mode: model.StandardizeAll}
-	for _, e := range s.train {
-		e.Field = nil
-		fit.Observe(&e, s.schema)
-		if err := b.Add(&e); err != nil {
-			return nil, err
-		}
+	train := slices.Clone(s.train)
+	for i := range train {
+		train[i].Field = nil
+		fit.Observe(&train[i], s.schema)
 	}
-	_, scaler, err := fit.Fit(b.Data(s.schema))
+	_, scaler, err := fit.Fit(dataOf(s.schema, train))
 	if err != nil {
 		return nil, err
 	}
@@ -344,22 +341,12 @@ func (s *deathSplit) exact(events []event.Example, noise string) (probabilities,
 	if err != nil {
 		return nil, err
 	}
-	var b batch.Builder
-	for _, e := range standardized(events) {
-		if err := b.Add(&e); err != nil {
-			return nil, err
-		}
-	}
 	schema := s.schema.Clone()
 	if s.group > 1 {
 		schema.ColumnGroups = &event.ColumnGroups{Every: uint32(s.group)}
 	}
-	d := b.Data(schema)
-	all := make([]bool, s.groups())
-	for i := range all {
-		all[i] = true
-	}
-	dead := standardized([]event.Example{s.died(model.LossDead, &s.train[0], 0, all)})[0].Features
+	d := dataOf(schema, standardized(events))
+	dead := standardized([]event.Example{s.died(model.LossDead, &s.train[0], 0, slices.Repeat([]bool{true}, s.groups()))})[0].Features
 	d.SetDead(func(column uint32) float64 {
 		if i, ok := slices.BinarySearch(dead.Index, column); ok {
 			return dead.Value[i]

@@ -166,13 +166,7 @@ func (c *comparison) liblinearGap(args []string, exact *batch.Result, o *indexed
 
 // plainObjective returns twice LIBLINEAR's objective, for a set with labels 0 and 1.
 func plainObjective(s *set, name string, cost float64) (*indexed, error) {
-	var b batch.Builder
-	for i := range s.examples {
-		if err := b.Add(&s.examples[i]); err != nil {
-			return nil, err
-		}
-	}
-	d := b.Data(s.schema).SortClasses()
+	d := dataOf(s.schema, s.examples).SortClasses()
 	y := make([]float64, d.Rows())
 	for i := range y {
 		y[i] = float64(2*d.Label(i) - 1)

@@ -23,11 +23,8 @@ func (p progressive) String() string { return fmt.Sprintf("%.2f", 100*p.wrong) }
 // such a stream is not informative.
 func (p progressive) rare() string { return fmt.Sprintf("%.4f / %.3f", p.logLoss, p.auc) }
 
-func measure(s *set, c online.Config) (progressive, *online.Learner, error) {
-	l, err := online.New(c, s.schema)
-	if err != nil {
-		return progressive{}, nil, err
-	}
+func measure(s *set, c online.Config) (progressive, *online.Learner) {
+	l := newOnline(c, s.schema)
 	var binary []scored // for two classes: scores before each event was learned
 	for i := range s.examples {
 		if f := l.Learn(&s.examples[i], nil).Scores; len(f) == 1 {
@@ -39,7 +36,7 @@ func measure(s *set, c online.Config) (progressive, *online.Learner, error) {
 	if len(binary) > 0 {
 		p.auc = measures(binary).auc
 	}
-	return p, l, nil
+	return p, l
 }
 
 // streams compares the default configuration with the peers, and with the baseline that predicts the previous label.
@@ -57,10 +54,7 @@ func (c *comparison) streams() error {
 		if err != nil {
 			return err
 		}
-		ours, l, err := measure(s, online.DefaultConfig())
-		if err != nil {
-			return err
-		}
+		ours, l := measure(s, online.DefaultConfig())
 		show := progressive.String
 		if d.name == "talkingdata_clicks" {
 			show = progressive.rare
