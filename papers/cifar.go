@@ -1,14 +1,12 @@
 package papers
 
 import (
-	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"math"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"sync"
 
@@ -238,29 +236,22 @@ const cifarSide = 32
 
 // images returns the first n records of a file in the binary format of CIFAR-10. A record has a byte for the class,
 // then the red, green and blue planes, each row by row.
-func (s *Setting) images(n int, file string) (_ [][]byte, err error) {
+func (s *Setting) images(n int, file string) ([][]byte, error) {
 	path := s.Path("cifar10_subset", file)
 	s.Say("reading %s", file)
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	in, err := gzip.NewReader(f)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
 	all := make([][]byte, n)
-	for i := range all {
-		all[i] = make([]byte, 1+3*cifarSide*cifarSide)
-		if _, err := io.ReadFull(in, all[i]); err != nil {
-			return nil, fmt.Errorf("%s: image %d of %d: %w", path, i+1, n, err)
+	return all, unzipped(path, func(in io.Reader) error {
+		for i := range all {
+			all[i] = make([]byte, 1+3*cifarSide*cifarSide)
+			if _, err := io.ReadFull(in, all[i]); err != nil {
+				return fmt.Errorf("%s: image %d of %d: %w", path, i+1, n, err)
+			}
+			if all[i][0] > 9 {
+				return fmt.Errorf("%s: image %d: class %d", path, i+1, all[i][0])
+			}
 		}
-		if all[i][0] > 9 {
-			return nil, fmt.Errorf("%s: image %d: class %d", path, i+1, all[i][0])
-		}
-	}
-	return all, nil
+		return nil
+	})
 }
 
 // words finds the visual word of a patch (Coates, Lee & Ng 2011, section 3): the center nearest to the whitened patch.

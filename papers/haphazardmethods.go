@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"os/exec"
@@ -31,8 +32,8 @@ type haphazardStream struct {
 	rows   [][]float64
 }
 
-// eachLine calls f for every line of a file compressed by gzip, with its number from 1.
-func eachLine(path string, f func(n int, line string) error) (err error) {
+// unzipped calls f with the content of a file compressed by gzip.
+func unzipped(path string, f func(in io.Reader) error) (err error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return err
@@ -42,16 +43,24 @@ func eachLine(path string, f func(n int, line string) error) (err error) {
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	lines := bufio.NewScanner(in)
-	lines.Buffer(nil, 1<<20)
-	n := 0
-	for lines.Scan() {
-		n++
-		if err := f(n, lines.Text()); err != nil {
-			return fmt.Errorf("%s:%d: %w", path, n, err)
+	return f(in)
+}
+
+// eachLine calls f for every line of a file compressed by gzip, with its number from 1.
+func eachLine(path string, f func(n int, line string) error) error {
+	return unzipped(path, func(in io.Reader) error {
+		lines := bufio.NewScanner(in)
+		lines.Buffer(nil, 1<<20)
+		for n := 1; lines.Scan(); n++ {
+			if err := f(n, lines.Text()); err != nil {
+				return fmt.Errorf("%s:%d: %w", path, n, err)
+			}
 		}
-	}
-	return lines.Err()
+		if err := lines.Err(); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		return nil
+	})
 }
 
 // readHaphazard reads the labels and values of a set: a header, then a line for each event with its label (0 or 1) and

@@ -78,27 +78,22 @@ func mnistCopiesContenders(s *Setting, c *nightmareConfig) []contender {
 	exact(keptCopies, dropout, oneRate(true))
 	exact(mixedDividedCopies, nil, mixed(false))
 	exact(mixedKeptCopies, nil, mixed(true))
-	pass := func(method string, copied *corruption, levels []float64, change func(o *online.Config, level float64)) {
+	pass := func(method string, change func(o *online.Config, level float64)) {
 		for _, level := range levels {
-			o := online.DefaultConfig()
-			o.Standardize = "none" // a dead pixel is 0 before standardization, as in the copies
-			x := contender{method: method, online: &o, copies: copied}
-			if change != nil {
-				change(&o, level)
-				x.setting = fmt.Sprintf("q = %g", level)
-			}
-			all = append(all, x)
+			all = append(all, onePass(method, fmt.Sprintf("q = %g", level), func(o *online.Config) { change(o, level) }))
 		}
 	}
-	once := []float64{0}
-	pass(untouchedPass, nil, once, nil)
-	pass(expectedPass, nil, levels, func(o *online.Config, level float64) { o.ExpectedMissing = level })
-	pass(dropoutPass, nil, levels, func(o *online.Config, level float64) { o.Noise = dropout(level).String() })
-	pass(silentPass, nil, levels, func(o *online.Config, level float64) { o.SilentMissing = level })
-	pass(cleanPass, nil, levels, func(o *online.Config, level float64) {
+	untouched := func(*online.Config) {}
+	all = append(all, onePass(untouchedPass, "", untouched))
+	pass(expectedPass, func(o *online.Config, level float64) { o.ExpectedMissing = level })
+	pass(dropoutPass, func(o *online.Config, level float64) { o.Noise = dropout(level).String() })
+	pass(silentPass, func(o *online.Config, level float64) { o.SilentMissing = level })
+	pass(cleanPass, func(o *online.Config, level float64) {
 		o.Noise, o.Optimizer, o.NoisyGradient = dropout(level).String(), "dropout-descent", "false"
 	})
-	pass(copiesPass, mixed(true)(0), once, nil)
+	onCopies := onePass(copiesPass, "", untouched)
+	onCopies.copies = mixed(true)(0)
+	all = append(all, onCopies)
 	c.note(all)
 	return all
 }

@@ -114,23 +114,25 @@ func nightmareContenders(s *Setting, c *nightmareConfig) []contender {
 			all = append(all, contender{method: m.Name, setting: p.Name, batch: &p.Settings, follows: last.Key == "q" && i%len(last.Values) > 0})
 		}
 	}
-	add := func(name, setting string, change func(o *online.Config)) {
-		o := online.DefaultConfig()
-		o.Standardize = "none"
-		change(&o)
-		all = append(all, contender{method: name, setting: setting, online: &o})
-	}
 	for _, level := range append([]string{"0"}, q...) {
-		add(blankoutPass, "q = "+level, func(o *online.Config) { o.Noise = "dropout:" + level })
+		all = append(all, onePass(blankoutPass, "q = "+level, func(o *online.Config) { o.Noise = "dropout:" + level }))
 	}
 	for _, level := range q {
-		add("dropout descent, one pass", "q = "+level, func(o *online.Config) {
+		all = append(all, onePass("dropout descent, one pass", "q = "+level, func(o *online.Config) {
 			o.Noise, o.Optimizer, o.NoisyGradient = "dropout:"+level, "dropout-descent", "false"
-		})
+		}))
 	}
-	add(adaGradPass, "", func(o *online.Config) { o.Noise = "none" })
+	all = append(all, onePass(adaGradPass, "", func(o *online.Config) { o.Noise = "none" }))
 	c.note(all)
 	return all
+}
+
+// onePass returns a contender that learns online. A dead pixel is 0 before standardization, so there is none.
+func onePass(method, setting string, change func(o *online.Config)) contender {
+	o := online.DefaultConfig()
+	o.Standardize = "none"
+	change(&o)
+	return contender{method: method, setting: setting, online: &o}
 }
 
 // note stores the settings of the contenders in c.

@@ -1,7 +1,6 @@
 package papers
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +8,6 @@ import (
 	"maps"
 	"math"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,8 +16,6 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/loss"
 	"blankout/simulate"
-
-	"github.com/klauspost/compress/gzip"
 )
 
 // text classifies documents. A third of each set is labeled for training, a third is unlabeled and a third is for the
@@ -353,25 +349,17 @@ const xGraph = "news_xgraph"
 // vocabulary before the first pair, which has the form a_b. If the vocabulary does not exist, the result is otherwise,
 // or an error if otherwise is 0.
 func (s *Setting) unigrams(folder string, otherwise uint32) (n uint32, err error) {
-	f, err := os.Open(s.Path(folder, vocabulary))
+	pairs := false
+	err = eachLine(s.Path(folder, vocabulary), func(_ int, line string) error {
+		if pairs = pairs || strings.Contains(line, "_"); !pairs {
+			n++
+		}
+		return nil
+	})
 	if errors.Is(err, fs.ErrNotExist) && otherwise > 0 {
 		return otherwise, nil
-	} else if err != nil {
-		return 0, err
 	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		return 0, fmt.Errorf("%s: %w", f.Name(), err)
-	}
-	scan := bufio.NewScanner(z)
-	for scan.Scan() && !strings.Contains(scan.Text(), "_") {
-		n++
-	}
-	if err := scan.Err(); err != nil {
-		return 0, fmt.Errorf("%s: %w", f.Name(), err)
-	}
-	return n, nil
+	return n, err
 }
 
 // loadTexts returns a set in two forms: the presence of its unigrams (words), and the presence of its unigrams and
