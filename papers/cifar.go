@@ -190,12 +190,7 @@ func runCIFAR(ctx context.Context, s *Setting) error {
 		}
 		figure.Series = append(figure.Series, bars)
 	}
-	stopped := 0
-	for i := range cells {
-		if !cells[i].Converged {
-			stopped++
-		}
-	}
+	stopped := count(cells, func(c cifarCell) bool { return !c.Converged })
 	// of returns the mistakes of methods with a noise.
 	of := func(methods []int, noise int) []mistakes {
 		return mapped(methods, func(m int) mistakes { return wrong(m, noise) })

@@ -185,13 +185,8 @@ func (s *Setting) Claim(c Claim) {
 }
 
 // shown returns the number of parts whose own verdict is v.
-func (c *Claim) shown(v Verdict) (n int) {
-	for _, p := range c.Parts {
-		if p.holds(p.Here.Difference) == v {
-			n++
-		}
-	}
-	return n
+func (c *Claim) shown(v Verdict) int {
+	return count(c.Parts, func(p Part) bool { return p.holds(p.Here.Difference) == v })
 }
 
 // text returns the claim and the data on which it is measured.

@@ -81,17 +81,16 @@ type Method struct {
 	Grid   []Axis
 }
 
-// Point is a point of a Method's grid: the settings and the values of the axes.
+// Point is a point of a Method's grid.
 type Point struct {
 	Name     string
-	Values   []string
 	Settings batch.Config
 }
 
 // Points returns the points of the Method's grid, the last axis fastest. It panics if a setting is wrong.
 func (m Method) Points() (points []Point) {
 	for _, values := range product(m.Grid) {
-		p := Point{nameOf(m.Grid, values), values, m.Config}
+		p := Point{nameOf(m.Grid, values), m.Config}
 		for k, v := range values {
 			setKey(&p.Settings, m.Grid[k].Key, v)
 		}

@@ -333,13 +333,8 @@ func logLosses(p []float64, labels []int) []float64 {
 }
 
 // wrongOf returns the number of events whose class at threshold .5 is wrong.
-func wrongOf(p []float64, labels []int) (wrong int) {
-	for i, x := range p {
-		if (x > 0.5) != (labels[i] == 1) {
-			wrong++
-		}
-	}
-	return wrong
+func wrongOf(p []float64, labels []int) int {
+	return count(rowsFrom(0, len(p)), func(i int) bool { return (p[i] > 0.5) != (labels[i] == 1) })
 }
 
 // balanced returns the mean of both classes' recall in %. An event is of class 1 if its probability exceeds its

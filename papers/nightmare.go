@@ -346,7 +346,7 @@ func (s *Setting) reportNightmare(c nightmareConfig, as int, methods []tuned) {
 // noteNightmare adds notes about the procedure to the report.
 func (s *Setting) noteNightmare(c nightmareConfig, contenders []contender, cells []nightmareCell) {
 	work := ResultTable{Detail: true, Title: "Training", Columns: []string{"method", "settings", "reached the tolerance"}}
-	solutions, stopped := 0, 0
+	solutions, reached := 0, 0
 	for i, x := range contenders {
 		if x.batch == nil {
 			continue
@@ -359,14 +359,13 @@ func (s *Setting) noteNightmare(c nightmareConfig, contenders []contender, cells
 		solutions++
 		if cells[i].Converged {
 			row[2] = row[2].(int) + 1
-		} else {
-			stopped++
+			reached++
 		}
 	}
 	s.Table(work)
 	s.Note("%d training images (the paper: 60,000), the next %d choose the settings of each fraction deleted, %d test images. Every method sees the same dead pixels. Figures show binomial intervals of 95 %%; verdicts are Student's test of the differences by image.", c.Train, c.Validation, c.Test)
 	s.Note("The paper sets deleted pixels to zero and does not mention the others, so its claims are decided with the survivors as they are. Survivors divided by the fraction left are our variant.")
-	if stopped > 0 {
+	if stopped := solutions - reached; stopped > 0 {
 		s.Note("%d of %d solutions stopped after %d iterations, before a gap or gradient of %g.", stopped, solutions, c.Iterations, c.Tol)
 	}
 	if s.Size == Default {

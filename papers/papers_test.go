@@ -220,7 +220,7 @@ func TestPoints(t *testing.T) {
 	must.Require(t, len(points) == 4, "%d points", len(points))
 	for i, want := range []string{"c = 1, q = 0.3", "c = 1, q = 0.5", "c = 10, q = 0.3", "c = 10, q = 0.5"} {
 		p := points[i]
-		must.True(t, p.Name == want && len(p.Values) == 2 && fmt.Sprintf("c = %g, q = %s", p.Settings.Cost, strings.TrimPrefix(p.Settings.Noise, "dropout:")) == want, "%+v, want %s", p, want)
+		must.True(t, p.Name == want && fmt.Sprintf("c = %g, q = %s", p.Settings.Cost, strings.TrimPrefix(p.Settings.Noise, "dropout:")) == want, "%+v, want %s", p, want)
 	}
 	for _, axis := range []Axis{{"c", []string{"-1"}}, {"c", []string{"x"}}, {"colour", []string{"1"}}} {
 		m.Grid = []Axis{axis}

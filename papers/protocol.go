@@ -5,6 +5,7 @@ package papers
 // splits. The confidence interval of their difference decides the verdict.
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"fmt"
@@ -72,11 +73,7 @@ func (m *mistakes) UnmarshalText(text []byte) error {
 
 // error returns the fraction of mistakes in %.
 func (m mistakes) error() float64 {
-	wrong := 0
-	for _, x := range m {
-		wrong += int(x)
-	}
-	return 100 * float64(wrong) / float64(len(m))
+	return 100 * float64(bytes.Count(m, []byte{1})) / float64(len(m))
 }
 
 // show adds the error in % to a curve or bars, with its binomial confidence interval.

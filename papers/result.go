@@ -149,6 +149,16 @@ func matrix(t ResultTable, corner string, columns, rows []string, at func(row, c
 	return t
 }
 
+// count returns the number of elements of a list for which yes returns true.
+func count[S ~[]A, A any](list S, yes func(A) bool) (n int) {
+	for _, x := range list {
+		if yes(x) {
+			n++
+		}
+	}
+	return n
+}
+
 // mapped returns f of each element of a list.
 func mapped[S ~[]A, A, B any](list S, f func(A) B) []B {
 	out := make([]B, len(list))

@@ -423,7 +423,7 @@ func vwProbabilities(name string, classes, events int) (out [][]float64, err err
 	return out, err
 }
 
-// deathOutcome holds the errors in % and the log-losses, by fraction of failures and split.
+// deathOutcome holds the errors in % and the log-losses, by split and fraction of failures.
 type deathOutcome struct{ wrong, logLoss [][]float64 }
 
 // measured measures a model on the test events at each fraction of failures.
@@ -514,11 +514,20 @@ func (c *comparison) silentTables() error {
 	return nil
 }
 
+// at returns the numbers at one fraction of failures, by split.
+func at(all [][]float64, fraction int) []float64 {
+	out := make([]float64, len(all))
+	for split := range all {
+		out[split] = all[split][fraction]
+	}
+	return out
+}
+
 // short returns the mean errors as text, without their standard errors.
 func (o deathOutcome) short() string {
-	means := make([]string, len(o.wrong))
-	for i, each := range o.wrong {
-		means[i] = fmt.Sprintf("%.1f", stat.Mean(each, nil))
+	means := make([]string, len(deathFractions))
+	for i := range means {
+		means[i] = fmt.Sprintf("%.1f", stat.Mean(at(o.wrong, i), nil))
 	}
 	return " " + means[0] + " / " + strings.Join(means[1:], " ") + " |"
 }
@@ -526,18 +535,18 @@ func (o deathOutcome) short() string {
 // cells returns the means over the splits with their standard errors, and the paired difference from the row first.
 func (o deathOutcome) cells(first deathOutcome) string {
 	var b strings.Builder
-	for i := range o.wrong {
-		fmt.Fprintf(&b, " %s, %s |", meanError(o.wrong[i], "%.1f"), meanError(o.logLoss[i], "%.3f"))
+	for i := range deathFractions {
+		fmt.Fprintf(&b, " %s, %s |", meanError(at(o.wrong, i), "%.1f"), meanError(at(o.logLoss, i), "%.3f"))
 	}
 	return b.String() + " " + o.less(first) + " |"
 }
 
 // less returns the mean error with failed features minus the mean error of the row first, paired by split.
 func (o deathOutcome) less(first deathOutcome) string {
-	less := make([]float64, len(o.wrong[0]))
+	less := make([]float64, len(o.wrong))
 	for split := range less {
 		for i := range deathFractions[1:] {
-			less[split] += (o.wrong[i+1][split] - first.wrong[i+1][split]) / float64(len(deathFractions)-1)
+			less[split] += (o.wrong[split][i+1] - first.wrong[split][i+1]) / float64(len(deathFractions)-1)
 		}
 	}
 	return meanError(less, "%+.1f")
@@ -556,12 +565,8 @@ func (c *comparison) deathOutcomes(d *deathSet, rows []deathRow) (map[model.Loss
 		splits[i] = d.split(&c.silent, 500+uint64(i))
 	}
 	for _, kind := range lossKinds {
-		out[kind] = make([]deathOutcome, len(rows))
-		for i := range out[kind] {
-			o := &out[kind][i]
-			for range deathFractions {
-				o.wrong, o.logLoss = append(o.wrong, make([]float64, len(splits))), append(o.logLoss, make([]float64, len(splits)))
-			}
+		for range rows {
+			out[kind] = append(out[kind], deathOutcome{make([][]float64, len(splits)), make([][]float64, len(splits))})
 		}
 	}
 	failed := make([]error, len(rows)*len(splits))
@@ -574,13 +579,8 @@ func (c *comparison) deathOutcomes(d *deathSet, rows []deathRow) (map[model.Loss
 			if row.peer && kind == model.LossDeclared {
 				measured = model.LossDead
 			}
-			var wrong, logLoss []float64
-			if err == nil {
-				wrong, logLoss, err = s.measured(answer, measured)
-			}
-			for fraction := range wrong {
-				o := out[kind][i]
-				o.wrong[fraction][at], o.logLoss[fraction][at] = wrong[fraction], logLoss[fraction]
+			if o := out[kind][i]; err == nil {
+				o.wrong[at], o.logLoss[at], err = s.measured(answer, measured)
 			}
 		}
 		if err != nil {
