@@ -289,12 +289,7 @@ func (s *Setting) amazonCopies(ctx context.Context, c amazonConfig, books *amazo
 		cost  string
 	}
 	train, test := books.train, books.test
-	var settings []setting
-	for _, level := range c.CopiesLevels {
-		for _, cost := range c.CopiesCosts {
-			settings = append(settings, setting{level, cost})
-		}
-	}
+	settings := crossed(c.CopiesLevels, c.CopiesCosts, func(level float64, cost string) setting { return setting{level, cost} })
 	// solve trains the hinge loss.
 	solve := func(ctx context.Context, d *batch.Data, x setting, noise, bound string) (*model.Linear, error) {
 		b := trainConfig()

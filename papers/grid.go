@@ -54,24 +54,14 @@ func least(of []Held) int {
 func product(axes []Axis) (points [][]string) {
 	points = [][]string{nil}
 	for _, axis := range axes {
-		var next [][]string
-		for _, p := range points {
-			for _, v := range axis.Values {
-				next = append(next, append(slices.Clone(p), v))
-			}
-		}
-		points = next
+		points = crossed(points, axis.Values, func(p []string, v string) []string { return append(slices.Clone(p), v) })
 	}
 	return points
 }
 
 // nameOf returns a readable name of a point, such as "c = 0.1, q = 0.5".
 func nameOf(axes []Axis, values []string) string {
-	var parts []string
-	for k, v := range values {
-		parts = append(parts, axes[k].Key+" = "+v)
-	}
-	return strings.Join(parts, ", ")
+	return strings.Join(mapped(rowsFrom(0, len(values)), func(k int) string { return axes[k].Key + " = " + values[k] }), ", ")
 }
 
 // Method is a way to train a linear model, with a grid of settings to choose from.

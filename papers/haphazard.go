@@ -289,14 +289,8 @@ func reportHaphazard(s *Setting, c *haphazardConfig, methods []haphazardMethod, 
 		}
 	}
 	row := []any{"mean", nil, fmt.Sprintf("%.1f", stat.Mean(best, nil)), nil}
-	for _, x := range means {
-		row = append(row, x)
-	}
-	accuracy.Rows = append(accuracy.Rows, row)
-	third := ResultTable{Title: "Log-loss less that of the twenty lines, nats, with its standard error; whole stream, last third", Columns: []string{"set, p"}}
-	for i := range cells {
-		third.Rows = append(third.Rows, []any{rows[i]})
-	}
+	accuracy.Rows = append(accuracy.Rows, append(row, mapped(means, func(x float64) any { return x })...))
+	third := matrix(ResultTable{Title: "Log-loss less that of the twenty lines, nats, with its standard error; whole stream, last third"}, "set, p", nil, rows, nil)
 	for m, method := range methods {
 		if method.constant || method.name == twentyName {
 			continue

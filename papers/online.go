@@ -217,12 +217,7 @@ func (c onlineConfig) best(ctx context.Context, r onlineOptimizer, schema *event
 	if r.noisy {
 		levels = c.Levels
 	}
-	var settings []onlineSetting
-	for _, eta := range etas {
-		for _, level := range levels {
-			settings = append(settings, onlineSetting{eta, level})
-		}
-	}
+	settings := crossed(etas, levels, func(eta, level float64) onlineSetting { return onlineSetting{eta, level} })
 	chosen, err := choose(ctx, 1, settings, func(ctx context.Context, x onlineSetting) (Held, error) {
 		p, err := c.pass(ctx, r, x, schema, examples[:int(c.Part*float64(len(examples)))])
 		if err != nil {

@@ -159,6 +159,16 @@ func count[S ~[]A, A any](list S, yes func(A) bool) (n int) {
 	return n
 }
 
+// crossed returns f of each pair of an element of a and one of b, in which b varies fastest.
+func crossed[A, B, C any](a []A, b []B, f func(A, B) C) (out []C) {
+	for _, x := range a {
+		for _, y := range b {
+			out = append(out, f(x, y))
+		}
+	}
+	return out
+}
+
 // mapped returns f of each element of a list.
 func mapped[S ~[]A, A, B any](list S, f func(A) B) []B {
 	out := make([]B, len(list))

@@ -410,11 +410,7 @@ func (s *Setting) sensorsRows(ctx context.Context, set *sensorsSet, c sensorsCon
 		if m.online != nil {
 			levels, costs = []float64{0.5}, []float64{online.DefaultConfig().C}
 		}
-		for _, cost := range costs {
-			for _, level := range levels {
-				settings = append(settings, sensorsSetting{set.Name, dead, m.name, cost, level})
-			}
-		}
+		settings = append(settings, crossed(costs, levels, func(cost, level float64) sensorsSetting { return sensorsSetting{set.Name, dead, m.name, cost, level} })...)
 	}
 	method := func(name string) *sensorsMethod {
 		return &methods[slices.IndexFunc(methods, func(m sensorsMethod) bool { return m.name == name })]
@@ -592,9 +588,7 @@ func (s *Setting) reportSensors(set *sensorsSet, c sensorsConfig, dead string, r
 			continue
 		}
 		line := []any{"gradient boosting", b.answers(), "", nil}
-		for _, fraction := range c.Fractions {
-			line = append(line, b.at(fraction))
-		}
+		line = append(line, mapped(c.Fractions, b.at)...)
 		if mean, ok := meanOfMiddle(b.Fractions, b.Errors); ok {
 			summary.add("gradient boosting", b.answers(), mean)
 		}

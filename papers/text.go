@@ -99,13 +99,9 @@ func (m textModel) fit(ctx context.Context, d *batch.Data, threads int) (*batch.
 
 // textGrid returns models with the given bound for all combinations of levels and penalties.
 func textGrid(bound string, levels, l2 []float64) []textModel {
-	var grid []textModel
-	for _, q := range levels {
-		for _, l := range l2 {
-			grid = append(grid, textModel{Bound: bound, Noise: loss.Dropout{Q: q}.String(), L2: l})
-		}
-	}
-	return grid
+	return crossed(levels, l2, func(q, l float64) textModel {
+		return textModel{Bound: bound, Noise: loss.Dropout{Q: q}.String(), L2: l}
+	})
 }
 
 // textGrids returns a configuration with the grids of dropout and of L2.
@@ -422,11 +418,7 @@ func (s *Setting) reportTexts(names []string, all map[string][][]textScore, test
 			x := mapped(all[name], func(score []textScore) float64 { return score[m].accuracy() })
 			if row = append(row, withError("%.2f", x)); m < 3 {
 				row = append(row, paper[name][m])
-				var pooled mistakes
-				for _, score := range all[name] {
-					pooled = append(pooled, score[m].Wrong...)
-				}
-				pooled.show(&bars[m])
+				slices.Concat(mapped(all[name], func(score []textScore) mistakes { return score[m].Wrong })...).show(&bars[m])
 			}
 			if m <= textGaussianFree {
 				choice = append(choice, all[name][0][m].Model.String())
