@@ -100,7 +100,7 @@ func runDropSVM(ctx context.Context, s *Setting) error {
 		Epochs:  Pick(s, []string{"10"}, []string{"10", "25", "50", "100"}, []string{"10", "25", "50", "100"}), EpochRows: Pick(s, 40, 200, 1000),
 		Train: Pick(s, 40, 500, 1000), Test: Pick(s, 30, 2000, 2000), Words: Pick(s, 10, 100, 300)}
 	s.Configure(c)
-	// A loaded set, and its outcome. best has the accuracy of the setting with the best mean over all folds, as in the
+	// outcome is a set with its data and its result. best has the accuracy of the setting with the best mean over all folds, as in the
 	// thesis. each has the accuracy of each fold with the setting that is chosen on the other folds.
 	type outcome struct {
 		dropSet

@@ -153,7 +153,7 @@ type haphazardCell struct {
 	results []haphazardResult // by method
 }
 
-// lead returns the accuracy of a method minus that of the best published method, in points.
+// lead returns the accuracy of a method minus the best published accuracy, in points.
 func (x *haphazardCell) lead(method int) float64 {
 	return x.results[method].Accuracy - slices.Max(x.Accuracy)
 }

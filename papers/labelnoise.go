@@ -578,7 +578,7 @@ func (d *noisyData) constant(from, to int) float64 {
 	return constantError(to-from, func(i int) int { return d.truth[from+i] })
 }
 
-// train trains on the given rows. Without start, the descent starts from zero, or for warmProbit from half the weights of
+// train trains on the given rows. If start is nil, the descent starts from zero, or for warmProbit from half the weights of
 // logistic regression.
 func (d *noisyData) train(ctx context.Context, m noiseMethod, lambda float64, c labelNoiseConfig, rows []int, start []float64) (*batch.Fit, error) {
 	if m.name == warmProbit && start == nil {

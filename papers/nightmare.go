@@ -127,7 +127,7 @@ func nightmareContenders(s *Setting, c *nightmareConfig) []contender {
 	return all
 }
 
-// onePass returns a contender that learns online. A dead pixel is 0 before standardization, so there is none.
+// onePass returns a contender that learns online. It does not standardize, because a dead pixel would no longer be 0.
 func onePass(method, setting string, change func(o *online.Config)) contender {
 	o := online.DefaultConfig()
 	o.Standardize = "none"
@@ -374,8 +374,8 @@ func (s *Setting) noteNightmare(c nightmareConfig, contenders []contender, cells
 	s.Note("The paper prints no numbers for its curves. Not in the paper: \"hinge, normal scores\" (the expectation that Dropout-SVM bounds), the methods learned online in one pass, and dead pixels at their means.")
 }
 
-// claim returns the claim that a method has a smaller error than each of the others, in the mean over the levels above the
-// given one.
+// claim returns the claim that a method has a smaller error than each of the others. Errors are means over the levels
+// above the given level.
 func (c nightmareConfig) claim(claim Claim, methods []tuned, method string, others []string, above float64) Claim {
 	by := func(method string) tuned {
 		return methods[slices.IndexFunc(methods, func(m tuned) bool { return m.method == method })]

@@ -207,8 +207,7 @@ func TestConstantError(t *testing.T) {
 	}
 }
 
-// TestHeldOutFold checks that the parts contain each row once, and that the other rows are all rows except those of the
-// part.
+// TestHeldOutFold checks that the parts contain each row once. The other rows must be all rows outside the part.
 func TestHeldOutFold(t *testing.T) {
 	for part, want := range [][2][]int{{{4, 0, 1, 3}, {2, 5, 6}}, {{2, 0, 5, 3, 6}, {4, 1}}, {{2, 4, 5, 1, 6}, {0, 3}}} {
 		others, held := heldOutFold([]int{2, 4, 0, 5, 1, 3, 6}, 3, part)

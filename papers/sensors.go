@@ -623,11 +623,8 @@ func (s *Setting) reportSensors(set *sensorsSet, c sensorsConfig, dead string, r
 		claim.Ours = fmt.Sprintf("%.1f against %s %%", x.mean(c.Fractions), strings.Join(against, ", "))
 		s.Claim(claim)
 	}
-	named := func(methods []string, answer policyCase) (rows []string) {
-		for _, m := range methods {
-			rows = append(rows, m+", "+answer.name)
-		}
-		return rows
+	named := func(methods []string, answer policyCase) []string {
+		return mapped(methods, func(m string) string { return m + ", " + answer.name })
 	}
 	if dead == deadGroups {
 		claim("untold: noise on groups beats noise on features", "dropout of groups, untold", "dropout of features, untold")

@@ -131,7 +131,7 @@ func latin1(b []byte) string {
 }
 
 // corpus returns a converter of the documents of an archive. The function documents returns the part to which a file
-// belongs and its documents, or "" if the file has none. The vocabulary of out is that of the parts in from.
+// belongs and its documents, or "" if the file has none. The parts in from determine the vocabulary of out.
 func corpus(out bag, from []string, documents func(name string, text []byte) (part string, all []document)) func(string, []string) error {
 	return func(dir string, originals []string) error {
 		parts := map[string][]document{}

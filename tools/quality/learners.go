@@ -599,14 +599,14 @@ func (c *comparison) trialTable(title, format string, pairs []trialPair, of func
 	fmt.Fprintln(c.w)
 }
 
-// trialMean is the difference of a mean of the second learner from that of the first, or of two means of one learner.
+// trialMean is the difference of two means: of two learners, or of one learner in two situations.
 type trialMean struct {
 	text                string // the measure, the difference and its standard error
 	mean, standardError float64
 	allowed             float64 // the difference that trialVerdict allows
 }
 
-// compared returns the differences of the error and of the log-loss of b from those of a, if there are events.
+// compared returns the error and the log-loss of b minus the same means of a. It returns nil without events.
 func compared(a, b losses) (out []trialMean) {
 	if len(a.wrong) == 0 || len(b.wrong) == 0 {
 		return nil

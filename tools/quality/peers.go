@@ -142,7 +142,7 @@ func eachPrediction(name string, n int, f func(words []string) error) error {
 }
 
 // writeText writes a set in the text format of VW or of LIBLINEAR, once for each of changes. Each change returns the
-// features to write for example i, given a copy x of its features. Without changes the set is written once, as it is.
+// features to write for example i, given a copy x of its features. The set is written once, as it is, if there are no changes.
 func writeText(name string, s *set, vw bool, changes ...func(i int, x event.Vec) event.Vec) (err error) {
 	f, err := os.Create(name)
 	if err != nil {
