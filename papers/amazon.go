@@ -47,7 +47,7 @@ type amazonReviews struct {
 	paper       bool
 	data        string // fingerprint of the set's folder; "" if the folder is required in every run
 	train, test []event.Example
-	folds       amazonFolds // folds of train
+	order       []int // random order of the training reviews, for the folds
 }
 
 type amazonConfig struct {
@@ -65,8 +65,10 @@ type amazonConfig struct {
 	CopiesCosts  []string  `json:"copies_costs"`
 }
 
+type amazonMethod struct{ name, loss, bound string }
+
 // amazonMethods are the methods of figure 1.
-var amazonMethods = []struct{ name, loss, bound string }{
+var amazonMethods = []amazonMethod{
 	{dropoutSVM, "hinge", "chen"},
 	{dropoutLogistic, "logistic", "chen"},
 	{"MCF-logistic", "logistic", "mcf"},
@@ -97,24 +99,25 @@ func runAmazon(ctx context.Context, s *Setting) error {
 	var all []*amazonReviews
 	var left []string // sets of the paper that are not in --data
 	for _, set := range amazonSets {
-		data := ""
+		r := &amazonReviews{name: set.name, paper: set.paper}
+		var err error
 		if slices.Contains(s.experiment.Takes, set.folder) {
-			var err error
-			if data, err = s.taken(set.folder, reviewFiles[:]...); err != nil {
+			if r.data, err = s.taken(set.folder, reviewFiles...); err != nil {
 				return err
 			}
-			if data == "" {
+			if r.data == "" {
 				if set.paper {
 					left = append(left, set.folder)
 				}
 				continue
 			}
 		}
-		r, err := s.loadReviewsOf(ctx, set.folder, c.Folds)
-		if err != nil {
-			return err
+		for i, to := range []*[]event.Example{&r.train, &r.test} {
+			if *to, err = s.examples(ctx, Binary(), set.folder, func(e *event.Example) { presence(e, math.MaxUint32) }, reviewFiles[i]); err != nil {
+				return err
+			}
 		}
-		r.name, r.paper, r.data = set.name, set.paper, data
+		r.order = rand.New(rand.NewPCG(s.Seed, 0xf01d)).Perm(len(r.train))
 		all = append(all, r)
 	}
 	books := all[0]
@@ -125,12 +128,12 @@ func runAmazon(ctx context.Context, s *Setting) error {
 			return err
 		}
 	}
-	if err := s.amazonCopies(ctx, c, books.train, books.test, books.folds); err != nil {
+	if err := s.amazonCopies(ctx, c, books); err != nil {
 		return err
 	}
 	s.Note("%d training and %d test reviews of books, as words and pairs of words by presence. The paper's list of 20,000 features is not public; ours are the most frequent. A constant answer errs on %.2f %%.", c.Train, c.Test, constantError(len(books.test), func(i int) int { return books.test[i].Label }))
 	if len(left) > 0 {
-		s.Note("The paper's other set was not available. A run uses it if DIR of --data has a folder %s with %s.", strings.Join(left, ", "), strings.Join(reviewFiles[:], " and "))
+		s.Note("The paper's other set was not available. A run uses it if DIR of --data has a folder %s with %s.", strings.Join(left, ", "), strings.Join(reviewFiles, " and "))
 	}
 	s.Note("Cross validation with %d folds of the training reviews chooses c for each level, and level and c for each number of copies.", c.Folds)
 	s.Note("The paper prints no numbers for its curves.")
@@ -141,56 +144,39 @@ func runAmazon(ctx context.Context, s *Setting) error {
 }
 
 // reviewFiles are the files of a set of reviews.
-var reviewFiles = [...]string{"train.svm.gz", "test.svm.gz"}
+var reviewFiles = []string{"train.svm.gz", "test.svm.gz"}
 
-// loadReviewsOf reads the reviews of a folder and draws the folds.
-func (s *Setting) loadReviewsOf(ctx context.Context, folder string, folds int) (*amazonReviews, error) {
-	r := &amazonReviews{folds: make(amazonFolds, folds)}
-	for i, to := range []*[]event.Example{&r.train, &r.test} {
-		err := s.EachExample(ctx, Binary(), folder, reviewFiles[i], false, func(_ int, e *event.Example) error {
-			presence(e, math.MaxUint32)
-			*to = append(*to, event.Example{Features: e.Features.Clone(), Label: e.Label, Weight: 1})
-			return nil
-		})
+// validate returns the error in percent of cross validation. The function fit trains on some of the training reviews.
+func (r *amazonReviews) validate(folds int, fit func(rows []int) (*model.Linear, error)) (v float64, err error) {
+	for f := range folds {
+		others, held := heldOutFold(r.order, folds, f)
+		slices.Sort(others)
+		slices.Sort(held)
+		m, err := fit(others)
 		if err != nil {
-			return nil, err
+			return 0, err
 		}
+		v += linearMistakes(m, pick(r.train, held)).error() * float64(len(held)) / float64(len(r.train))
 	}
-	for i, row := range rand.New(rand.NewPCG(s.Seed, 0xf01d)).Perm(len(r.train)) {
-		r.folds[i%folds] = append(r.folds[i%folds], row)
-	}
-	for _, fold := range r.folds {
-		slices.Sort(fold)
-	}
-	return r, nil
+	return v, nil
 }
 
-// amazonFolds has, for each fold, the indexes of its training reviews in ascending order.
-type amazonFolds [][]int
-
-// others returns the reviews that are not in the test part of fold f.
-func (folds amazonFolds) others(f int) (rows []int) {
-	for i, fold := range folds {
-		if i != f {
-			rows = append(rows, fold...)
-		}
+// trained returns the model that batch.Train finds.
+func trained(ctx context.Context, d *batch.Data, c batch.Config) (*model.Linear, error) {
+	fit, err := batch.Train(ctx, d, c)
+	if err != nil {
+		return nil, err
 	}
-	slices.Sort(rows)
-	return rows
+	return fit.Model, nil
 }
 
 // pick returns the examples at the given rows.
 func pick(examples []event.Example, rows []int) []event.Example {
-	out := make([]event.Example, len(rows))
-	for i, row := range rows {
-		out[i] = examples[row]
-	}
-	return out
+	return mapped(rows, func(row int) event.Example { return examples[row] })
 }
 
 // amazonLevels computes figure 1 for one set.
 func (s *Setting) amazonLevels(ctx context.Context, c amazonConfig, set *amazonReviews) error {
-	train, test, folds := set.train, set.test, set.folds
 	var points []amazonPoint
 	for m := range amazonMethods {
 		for level := range c.Levels {
@@ -199,44 +185,28 @@ func (s *Setting) amazonLevels(ctx context.Context, c amazonConfig, set *amazonR
 			}
 		}
 	}
-	all, err := dataOf(Binary(), train)
-	if err != nil {
-		return err
-	}
-	cells := make([]amazonCell, len(points))
-	s.Expect(len(points))
-	err = s.Parallel(ctx, len(points), func(ctx context.Context, i int) (err error) {
+	all := dataOf(Binary(), set.train)
+	cells, err := Cells(ctx, s, len(points), func(ctx context.Context, i int) (any, func() (amazonCell, error)) {
 		p := points[i]
-		m := amazonMethods[p.method]
-		config := trainConfig()
-		config.Loss, config.Bound, config.Tol = m.loss, m.bound, c.Tol
-		if err := setKey(&config, "c", p.cost); err != nil {
-			return err
-		}
-		config.Noise = loss.Dropout{Q: c.Levels[p.level]}.String()
-		key := []any{"level", m.name, config.Noise, p.cost, c.Folds, c.Tol}
+		m, noise := amazonMethods[p.method], loss.Dropout{Q: c.Levels[p.level]}.String()
+		key := []any{"level", m.name, noise, p.cost, c.Folds, c.Tol}
 		if set.data != "" {
 			key = append(key, set.name, set.data)
 		}
-		cells[i], err = Cell(ctx, s, key, func() (amazonCell, error) {
-			s.Say("%s, %s, %s, c = %s", set.name, m.name, config.Noise, p.cost)
-			var cell amazonCell
-			for f := range folds {
-				fit, err := batch.Train(ctx, all.Subset(folds.others(f)), config)
-				if err != nil {
-					return cell, err
-				}
-				held := pick(train, folds[f])
-				cell.Validation += linearMistakes(fit.Model, held).error() * float64(len(held)) / float64(len(train))
-			}
-			fit, err := batch.Train(ctx, all, config)
-			if err != nil {
+		return key, func() (cell amazonCell, err error) {
+			s.Say("%s, %s, %s, c = %s", set.name, m.name, noise, p.cost)
+			config := trainConfig()
+			config.Loss, config.Bound, config.Tol, config.Noise = m.loss, m.bound, c.Tol, noise
+			setKey(&config, "c", p.cost)
+			if cell.Validation, err = set.validate(c.Folds, func(rows []int) (*model.Linear, error) { return trained(ctx, all.Subset(rows), config) }); err != nil {
 				return cell, err
 			}
-			cell.Wrong = linearMistakes(fit.Model, test)
-			return cell, nil
-		})
-		return err
+			m, err := trained(ctx, all, config)
+			if err == nil {
+				cell.Wrong = linearMistakes(m, set.test)
+			}
+			return cell, err
+		}
 	})
 	if err != nil {
 		return err
@@ -262,26 +232,23 @@ func (s *Setting) reportLevels(c amazonConfig, set *amazonReviews, points []amaz
 		}
 		chosen[m] = Least(len(c.Levels), nil, func(level int) Held { return Held{Loss: cells[best[m][level]].Validation} })
 	}
-	columns := []string{"method"}
-	for _, q := range c.Levels {
-		columns = append(columns, fmt.Sprintf("q = %g", q))
-	}
-	table := ResultTable{Detail: true, Title: "Test error (%) by dropout level, " + set.name, Columns: append(columns, "at the level that cross validation takes"), Digits: 2}
-	costs := ResultTable{Title: "Chosen c, " + set.name, Columns: columns}
+	at := func(m int) mistakes { return cells[best[m][chosen[m]]].Wrong }
+	names := mapped(amazonMethods, func(m amazonMethod) string { return m.name })
+	columns := mapped(c.Levels, func(q float64) string { return fmt.Sprintf("q = %g", q) })
+	table := matrix(ResultTable{Detail: true, Title: "Test error (%) by dropout level, " + set.name, Digits: 2}, "method", columns, names,
+		func(m, level int) any { return cells[best[m][level]].Wrong.error() })
+	table.Columns = append(table.Columns, "at the level that cross validation takes")
 	figure := &simulate.Figure{Title: "Reviews of " + set.name, X: "dropout level in training", Y: "test error (%)"}
-	for m, method := range amazonMethods {
-		row, cost := []any{method.name}, []any{method.name}
-		line := simulate.Series{Name: method.name, X: c.Levels}
+	for m, name := range names {
+		table.Rows[m] = append(table.Rows[m], fmt.Sprintf("%.2f (q = %g)", at(m).error(), c.Levels[chosen[m]]))
+		line := simulate.Series{Name: name, X: c.Levels}
 		for _, i := range best[m] {
-			row, cost = append(row, cells[i].Wrong.error()), append(cost, points[i].cost)
 			cells[i].Wrong.show(&line)
 		}
-		table.Rows = append(table.Rows, append(row, fmt.Sprintf("%.2f (q = %g)", cells[best[m][chosen[m]]].Wrong.error(), c.Levels[chosen[m]])))
-		costs.Rows = append(costs.Rows, cost)
 		figure.Series = append(figure.Series, line)
 	}
 	s.Table(table)
-	s.Table(costs)
+	s.Table(matrix(ResultTable{Title: "Chosen c, " + set.name}, "method", columns, names, func(m, level int) any { return points[best[m][level]].cost }))
 	name, of := "levels", "" // books have no suffix
 	if set.name != amazonSets[0].name {
 		name, of = name+"-"+set.name, "; reviews of "+set.name
@@ -293,7 +260,6 @@ func (s *Setting) reportLevels(c amazonConfig, set *amazonReviews, points []amaz
 		}
 		s.Claim(c)
 	}
-	at := func(m int) mistakes { return cells[best[m][chosen[m]]].Wrong }
 	for m := range 2 {
 		d := mcNemar(at(m), cells[best[m][0]].Wrong)
 		claim(Claim{Claim: amazonMethods[m].name + " beats its own q = 0", Paper: "figure 1", Parts: []Part{below("", d, 0)}, Unit: "points of error", Why: "it does not on these reviews",
@@ -302,13 +268,8 @@ func (s *Setting) reportLevels(c amazonConfig, set *amazonReviews, points []amaz
 	d := mcNemar(at(0), at(2))
 	claim(Claim{Claim: "Dropout-SVM is within a point of MCF-logistic, each at the level that cross validation takes", Paper: "figure 1", Ours: fmt.Sprintf("%.2f against %.2f %%", at(0).error(), at(2).error()),
 		Parts: []Part{within("", d, 1)}, Unit: "points", Why: "the difference is larger"})
-	each := make([]float64, len(set.test)) // error of Dropout-SVM minus MCF-quadratic, averaged over the levels
-	for level := range c.Levels {
-		for i := range each {
-			each[i] += 100 * (float64(cells[best[0][level]].Wrong[i]) - float64(cells[best[3][level]].Wrong[i])) / float64(len(c.Levels))
-		}
-	}
-	d = pairedT(each)
+	levels := func(m int) []mistakes { return mapped(best[m], func(i int) mistakes { return cells[i].Wrong }) }
+	d = meanLess(levels(0), levels(3))
 	claim(Claim{Claim: "Dropout-SVM outperforms MCF-quadratic in the mean over levels up to 0.9", Paper: "figure 1", Parts: []Part{below("", d, 0)}, Unit: "points", Why: "it does worse"})
 }
 
@@ -322,58 +283,35 @@ type copiesFit struct {
 }
 
 // amazonCopies computes figure 2.
-func (s *Setting) amazonCopies(ctx context.Context, c amazonConfig, train, test []event.Example, folds amazonFolds) error {
+func (s *Setting) amazonCopies(ctx context.Context, c amazonConfig, books *amazonReviews) error {
 	type setting struct {
 		level float64
 		cost  string
 	}
-	var settings []setting
-	for _, level := range c.CopiesLevels {
-		for _, cost := range c.CopiesCosts {
-			settings = append(settings, setting{level, cost})
-		}
-	}
-	config := func(cost, noise, bound string) (batch.Config, error) {
+	train, test := books.train, books.test
+	settings := crossed(c.CopiesLevels, c.CopiesCosts, func(level float64, cost string) setting { return setting{level, cost} })
+	// solve trains the hinge loss.
+	solve := func(ctx context.Context, d *batch.Data, x setting, noise, bound string) (*model.Linear, error) {
 		b := trainConfig()
 		b.Loss, b.Tol, b.Noise, b.Bound = "hinge", c.Tol, noise, bound
-		return b, setKey(&b, "c", cost)
+		setKey(&b, "c", x.cost)
+		return trained(ctx, d, b)
 	}
 	// fit trains on copies of the examples in copied, and on the examples in plain without copying them.
 	fit := func(ctx context.Context, plain, copied []event.Example, copies int, x setting, seed uint64) (*model.Linear, error) {
-		b, err := config(x.cost, "none", "")
-		if err != nil {
-			return nil, err
-		}
-		data, err := (&corruption{noise: dropout, rates: []float64{x.level}, copies: copies, seed: seed}).data(Binary(), plain, copied)
-		if err != nil {
-			return nil, err
-		}
-		f, err := batch.Train(ctx, data, b)
-		if err != nil {
-			return nil, err
-		}
-		return f.Model, nil
+		c := &corruption{noise: dropout, rates: []float64{x.level}, copies: copies, seed: seed}
+		return solve(ctx, c.data(Binary(), plain, copied), x, "none", "")
 	}
 	// crossValidated chooses the settings for fit by cross validation.
 	crossValidated := func(ctx context.Context, threads int, fit func(ctx context.Context, examples []event.Example, x setting) (*model.Linear, error)) (setting, error) {
 		return choose(ctx, threads, settings, func(ctx context.Context, x setting) (v Held, err error) {
-			for f := range folds {
-				m, err := fit(ctx, pick(train, folds.others(f)), x)
-				if err != nil {
-					return v, err
-				}
-				held := pick(train, folds[f])
-				v.Loss += linearMistakes(m, held).error() * float64(len(held)) / float64(len(train))
-			}
-			return v, nil
+			v.Loss, err = books.validate(c.Folds, func(rows []int) (*model.Linear, error) { return fit(ctx, pick(train, rows), x) })
+			return v, err
 		})
 	}
-	fits := make([]copiesFit, len(c.Copies))
-	s.Expect(len(fits) + 1)
-	err := s.Parallel(ctx, len(fits), func(ctx context.Context, i int) (err error) {
-		i = len(fits) - 1 - i // the longest computation first
-		copies := c.Copies[i]
-		fits[i], err = Cell(ctx, s, []any{"copies", copies, c.Draws, c.CopiesLevels, c.CopiesCosts, c.Folds, c.Tol}, func() (f copiesFit, err error) {
+	fits, err := Cells(ctx, s, len(c.Copies), func(ctx context.Context, i int) (any, func() (copiesFit, error)) {
+		copies := c.Copies[len(c.Copies)-1-i] // the longest computation first
+		return []any{"copies", copies, c.Draws, c.CopiesLevels, c.CopiesCosts, c.Folds, c.Tol}, func() (f copiesFit, err error) {
 			s.Say("%d corrupted copies", copies)
 			x, err := crossValidated(ctx, 1, func(ctx context.Context, examples []event.Example, x setting) (*model.Linear, error) {
 				return fit(ctx, nil, examples, copies, x, s.Seed)
@@ -406,12 +344,12 @@ func (s *Setting) amazonCopies(ctx context.Context, c amazonConfig, train, test 
 				f.Wrong, f.Virtual = append(f.Wrong, linearMistakes(m, test)), append(f.Virtual, linearMistakes(v, test))
 			}
 			return f, nil
-		})
-		return err
+		}
 	})
 	if err != nil {
 		return err
 	}
+	slices.Reverse(fits)
 	// Copies converge to two limits: the expected hinge loss for normal scores (sums of many words are nearly normal),
 	// and the paper's bound on that loss. The settings for the limits are chosen in the same way as the settings for
 	// copies.
@@ -420,23 +358,12 @@ func (s *Setting) amazonCopies(ctx context.Context, c amazonConfig, train, test 
 		Wrong  []mistakes
 		Choice []string
 	}
+	s.Expect(1)
 	limits, err := Cell(ctx, s, []any{"limits", c.CopiesLevels, c.CopiesCosts, c.Folds, c.Tol}, func() (l limit, err error) {
 		for _, bound := range []string{"gaussian", "chen"} {
 			s.Say("the limit %s", bound)
 			limitOf := func(ctx context.Context, examples []event.Example, x setting) (*model.Linear, error) {
-				b, err := config(x.cost, loss.Dropout{Q: x.level}.String(), bound)
-				if err != nil {
-					return nil, err
-				}
-				d, err := dataOf(Binary(), examples)
-				if err != nil {
-					return nil, err
-				}
-				f, err := batch.Train(ctx, d, b)
-				if err != nil {
-					return nil, err
-				}
-				return f.Model, nil
+				return solve(ctx, dataOf(Binary(), examples), x, loss.Dropout{Q: x.level}.String(), bound)
 			}
 			x, err := crossValidated(ctx, s.Threads, limitOf)
 			if err != nil {
@@ -455,22 +382,12 @@ func (s *Setting) amazonCopies(ctx context.Context, c amazonConfig, train, test 
 	}
 	table := ResultTable{Title: "Test error (%) of the hinge loss on M corrupted copies, mean of the draws, settings chosen for each M", Columns: []string{"M", "explicit copies", "least", "largest", "virtual SVM", "settings"}, Digits: 2}
 	all, virtual := simulate.Series{Name: "M explicit copies"}, simulate.Series{Name: "virtual SVM"}
-	errors := func(draws []mistakes) (e []float64) {
-		for _, m := range draws {
-			e = append(e, m.error())
-		}
-		return e
-	}
 	for i, copies := range c.Copies {
-		e, v := errors(fits[i].Wrong), errors(fits[i].Virtual)
+		e, v := mapped(fits[i].Wrong, mistakes.error), mapped(fits[i].Virtual, mistakes.error)
 		table.Rows = append(table.Rows, []any{copies, stat.Mean(e, nil), slices.Min(e), slices.Max(e), stat.Mean(v, nil), fmt.Sprintf("q = %g, c = %s", fits[i].Level, fits[i].Cost)})
-		for _, line := range []struct {
-			to *simulate.Series
-			y  []float64
-		}{{&all, e}, {&virtual, v}} {
-			line.to.X, line.to.Y = append(line.to.X, float64(copies)), append(line.to.Y, stat.Mean(line.y, nil))
-			line.to.Low, line.to.High = append(line.to.Low, slices.Min(line.y)), append(line.to.High, slices.Max(line.y))
-		}
+		all.X, virtual.X = append(all.X, float64(copies)), append(virtual.X, float64(copies))
+		plot(&all, Difference{stat.Mean(e, nil), slices.Min(e), slices.Max(e)})
+		plot(&virtual, Difference{stat.Mean(v, nil), slices.Min(v), slices.Max(v)})
 	}
 	ends := []float64{all.X[0], all.X[len(all.X)-1]}
 	figure := &simulate.Figure{Title: "Reviews of books", X: "corrupted copies of each review", Y: "test error (%)", LogX: true, Series: []simulate.Series{all, virtual}}
@@ -481,28 +398,13 @@ func (s *Setting) amazonCopies(ctx context.Context, c amazonConfig, train, test 
 	}
 	s.Table(table)
 	s.Figure("copies", figure)
-	// less returns, by review, the error of a minus the error of b, averaged over draws.
-	less := func(a, b []mistakes) Difference {
-		each := make([]float64, len(test))
-		for _, side := range []struct {
-			sign  float64
-			draws []mistakes
-		}{{100, a}, {-100, b}} {
-			for _, m := range side.draws {
-				for i, w := range m {
-					each[i] += side.sign * float64(w) / float64(len(side.draws))
-				}
-			}
-		}
-		return pairedT(each)
-	}
 	most := fits[len(fits)-1].Wrong
-	falls := less(most, fits[0].Wrong)
+	falls := meanLess(most, fits[0].Wrong)
 	s.Claim(Claim{Claim: "the error of explicit corruption falls with the number of copies M", Paper: "figure 2",
 		Parts: []Part{below(fmt.Sprintf("M = %d less M = %d", c.Copies[len(c.Copies)-1], c.Copies[0]), falls, 0)}, Unit: "points", Why: "it rises"})
-	best := less(limits.Wrong[1:], most)
+	best := meanLess(limits.Wrong[1:], most)
 	s.Claim(Claim{Claim: fmt.Sprintf("Dropout-SVM, M infinite, is better than M = %d", c.Copies[len(c.Copies)-1]), Paper: "figure 2", Parts: []Part{below("", best, 0)}, Unit: "points", Why: "it does worse"})
-	sv := less(fits[len(fits)-1].Virtual, most)
+	sv := meanLess(fits[len(fits)-1].Virtual, most)
 	s.Claim(Claim{Own: true, Claim: "copies of the support vectors alone are within a point of copies of all reviews, at the largest M", Parts: []Part{within("", sv, 1)}, Unit: "points", Why: "the difference is larger"})
 	return nil
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"math"
 
+	"gonum.org/v1/gonum/floats"
+
 	"blankout/batch"
 	"blankout/internal/event"
 )
@@ -17,66 +19,80 @@ import (
 // With a = 1, a word without a label is neutral.
 func (p textParts) bayes(free []int) mistakes {
 	d := p.all
-	var count [2][]float64
-	var documents [2]float64
+	count, documents := p.counts()
+	bias := math.Log(documents[1] / documents[0])
+	if free == nil {
+		weight, _, _ := p.logRatios(nil)
+		return p.mistakes(append(weight, bias))
+	}
+	all := floats.AddTo(make([]float64, d.Columns()), count[0], count[1])
+	for _, i := range free {
+		row := d.Row(i)
+		for j, w := range row.Index {
+			all[w] += row.At(j)
+		}
+	}
+	var given [2][]float64
+	var total [2]float64
+	for c := range given {
+		given[c] = make([]float64, d.Columns())
+		prior := documents[c] / (documents[0] + documents[1])
+		for w, n := range all {
+			given[c][w] = n * (count[c][w] + prior) / (count[0][w] + count[1][w] + 1)
+			total[c] += given[c][w]
+		}
+	}
+	weight := make([]float64, d.Columns())
+	for w := range weight {
+		if all[w] > 0 {
+			weight[w] = math.Log(given[1][w] / total[1] * total[0] / given[0][w])
+		}
+	}
+	return p.mistakes(append(weight, bias))
+}
+
+// counts returns, by class, the sum of each column over the training documents, and the number of these documents.
+func (p textParts) counts() (count [2][]float64, documents [2]float64) {
 	for c := range count {
-		count[c] = make([]float64, d.Columns())
+		count[c] = make([]float64, p.all.Columns())
 	}
 	for _, i := range p.train {
-		c := d.Label(i)
+		c, row := p.all.Label(i), p.all.Row(i)
 		documents[c]++
-		row := d.Row(i)
 		for j, w := range row.Index {
 			count[c][w] += row.At(j)
 		}
 	}
-	weight := make([]float64, d.Columns())
-	bias := math.Log(documents[1] / documents[0])
-	if free == nil {
-		// Words that are in no training document do not affect the prediction.
-		var total [2]float64
-		for w := range weight {
-			if count[0][w]+count[1][w] > 0 {
-				total[0] += count[0][w] + 1
-				total[1] += count[1][w] + 1
-			}
-		}
-		for w := range weight {
-			if count[0][w]+count[1][w] == 0 {
-				continue
-			}
-			weight[w] = math.Log((count[1][w] + 1) / total[1] * total[0] / (count[0][w] + 1))
-		}
-	} else {
-		all := make([]float64, d.Columns())
-		for c := range count {
-			for w, n := range count[c] {
-				all[w] += n
-			}
-		}
-		for _, i := range free {
-			row := d.Row(i)
-			for j, w := range row.Index {
-				all[w] += row.At(j)
-			}
-		}
-		var given [2][]float64
-		var total [2]float64
-		for c := range given {
-			given[c] = make([]float64, d.Columns())
-			prior := documents[c] / (documents[0] + documents[1])
-			for w, n := range all {
-				given[c][w] = n * (count[c][w] + prior) / (count[0][w] + count[1][w] + 1)
-				total[c] += given[c][w]
-			}
-		}
-		for w := range weight {
-			if all[w] > 0 {
-				weight[w] = math.Log(given[1][w] / total[1] * total[0] / given[0][w])
-			}
+	return count, documents
+}
+
+// logRatios returns the log-count ratio of each column with add-one smoothing, the total count of each class, and the
+// number of features. private is textParts.private. Columns that are in no training document have the ratio 0.
+func (p textParts) logRatios(private []int) (ratio []float64, total [2]float64, words float64) {
+	count, _ := p.counts()
+	ratio = make([]float64, p.all.Columns())
+	for w := range ratio {
+		if count[0][w]+count[1][w] > 0 {
+			total[0] += count[0][w] + 1
+			total[1] += count[1][w] + 1
+			words++
 		}
 	}
-	return p.mistakes(append(weight, bias))
+	if private != nil {
+		for _, i := range p.train {
+			k := float64(private[i])
+			total[0] += k
+			total[1] += k
+			total[p.all.Label(i)] += k
+			words += k
+		}
+	}
+	for w := range ratio {
+		if count[0][w]+count[1][w] > 0 {
+			ratio[w] = math.Log((count[1][w] + 1) / total[1] * total[0] / (count[0][w] + 1))
+		}
+	}
+	return ratio, total, words
 }
 
 // nbsvm returns the weights of a support vector machine with the squared hinge loss, |w|^2/2 + C sum max(0, 1 - y f)^2.
@@ -91,41 +107,8 @@ func (p textParts) bayes(free []int) mistakes {
 func (p textParts) nbsvm(ctx context.Context, threads int, tol float64) ([]float64, error) {
 	const beta = 0.25
 	d := p.all
-	var count [2][]float64
-	for c := range count {
-		count[c] = make([]float64, d.Columns())
-	}
-	for _, i := range p.train {
-		row := d.Row(i)
-		for j, w := range row.Index {
-			count[d.Label(i)][w] += row.At(j)
-		}
-	}
-	var total [2]float64
-	words := 0.0
-	ratio := make([]float64, d.Columns())
-	for w := range ratio {
-		if count[0][w]+count[1][w] > 0 {
-			total[0] += count[0][w] + 1
-			total[1] += count[1][w] + 1
-			words++
-		}
-	}
-	if p.private != nil {
-		for _, i := range p.train {
-			k := float64(p.private[i])
-			total[0] += k
-			total[1] += k
-			total[d.Label(i)] += k
-			words += k
-		}
-	}
+	ratio, total, words := p.logRatios(p.private)
 	private := [2]float64{math.Log(total[0] / total[1] / 2), math.Log(2 * total[0] / total[1])} // ratios of private pairs, by class
-	for w := range ratio {
-		if count[0][w]+count[1][w] > 0 { // skip words without counts
-			ratio[w] = math.Log((count[1][w] + 1) / total[1] * total[0] / (count[0][w] + 1))
-		}
-	}
 	// Columns with ratio 0 stay in the data, so that the column numbers do not change.
 	var b batch.Builder
 	var x event.Vec
@@ -141,9 +124,7 @@ func (p textParts) nbsvm(ctx context.Context, threads int, tol float64) ([]float
 			many[column] = root
 			x.Index, x.Value = append(x.Index, column), append(x.Value, root*private[d.Label(i)])
 		}
-		if err := b.Add(&event.Example{Features: x, Label: d.Label(i), Weight: 1}); err != nil {
-			return nil, err
-		}
+		add(&b, &event.Example{Features: x, Label: d.Label(i), Weight: 1})
 	}
 	train := b.Data(d.Schema)
 	c := trainConfig()

@@ -39,52 +39,30 @@ func openCells(path string) (*cells, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	whole := 0
-	for n := 1; ; n++ {
-		end := bytes.IndexByte(data[whole:], '\n')
-		if end < 0 {
-			break
-		}
+	data = data[:bytes.LastIndexByte(data, '\n')+1]
+	n := 0
+	for line := range bytes.Lines(data) {
+		n++
 		var k cell
-		if err := json.Unmarshal(data[whole:whole+end], &k); err != nil {
+		if err := json.Unmarshal(line, &k); err != nil {
 			return nil, fmt.Errorf("%s:%d: %w (remove the file to compute everything anew)", path, n, err)
 		}
 		c.known[string(k.Key)] = k
-		whole += end + 1
 	}
-	if c.file, err = os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o666); err != nil {
+	if c.file, err = os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o666); err != nil {
 		return nil, err
 	}
-	if err := c.file.Truncate(int64(whole)); err != nil {
-		return nil, errors.Join(err, c.file.Close())
-	}
-	if _, err := c.file.Seek(int64(whole), 0); err != nil {
+	if err := c.file.Truncate(int64(len(data))); err != nil {
 		return nil, errors.Join(err, c.file.Close())
 	}
 	return c, nil
 }
 
-// has reports whether a cell has been computed.
-func (c *cells) has(key any) (bool, error) {
-	k, err := json.Marshal(key)
-	if err != nil {
-		return false, fmt.Errorf("key of a cell: %w", err)
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	_, ok := c.known[string(k)]
-	return ok, nil
-}
-
 // find reads the value of a cell. It returns false if the cell has not been computed.
-func (c *cells) find(key, value any) (bool, error) {
-	k, err := json.Marshal(key)
-	if err != nil {
-		return false, fmt.Errorf("key of a cell: %w", err)
-	}
+func (c *cells) find(key json.RawMessage, value any) (bool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	found, ok := c.known[string(k)]
+	found, ok := c.known[string(key)]
 	if !ok {
 		return false, nil
 	}
@@ -93,16 +71,13 @@ func (c *cells) find(key, value any) (bool, error) {
 }
 
 // compute computes a cell and appends it to the file.
-func (c *cells) compute(key any, f func() (any, error)) error {
+func (c *cells) compute(key json.RawMessage, f func() (any, error)) error {
 	begin := time.Now()
 	value, err := f()
 	if err != nil {
 		return err
 	}
-	var k cell
-	if k.Key, err = json.Marshal(key); err != nil {
-		return fmt.Errorf("key of a cell: %w", err)
-	}
+	k := cell{Key: key}
 	if k.Value, err = json.Marshal(value); err != nil {
 		return fmt.Errorf("cell %s: %w", k.Key, err)
 	}

@@ -1,14 +1,12 @@
 package papers
 
 import (
-	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"math"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"sync"
 
@@ -113,17 +111,11 @@ func runCIFAR(ctx context.Context, s *Setting) error {
 			} else {
 				base.Noise = noise
 			}
-			settings, err := Method{Name: method.name, Config: base, Grid: grid}.Points()
-			if err != nil {
-				return err
-			}
-			for _, x := range settings {
+			for _, x := range (Method{Name: method.name, Config: base, Grid: grid}).Points() {
 				points = append(points, point{m, n, x})
 			}
 		}
 	}
-	cells := make([]cifarCell, len(points))
-	s.Expect(len(points))
 	var once sync.Mutex // so that all goroutines share one set of features and rows
 	var d *batch.Data
 	data := func() (*batch.Data, parts, error) {
@@ -131,14 +123,14 @@ func runCIFAR(ctx context.Context, s *Setting) error {
 		defer once.Unlock()
 		p, err := features()
 		if err == nil && d == nil {
-			d, err = dataOf(cifarSchema(), p.train)
+			d = dataOf(digits(), p.train)
 		}
 		return d, p, err
 	}
-	err := s.Parallel(ctx, len(points), func(ctx context.Context, i int) (err error) {
+	cells, err := Cells(ctx, s, len(points), func(ctx context.Context, i int) (any, func() (cifarCell, error)) {
 		p := points[i]
 		key := []any{amazonMethods[p.method].name, p.setting.Settings.Noise, p.setting.Name, c.Train, c.Validation, c.Side, c.Stride, c.Words, c.Patches, c.Rounds, c.Tol, c.Iterations}
-		cells[i], err = Cell(ctx, s, key, func() (cifarCell, error) {
+		return key, func() (cifarCell, error) {
 			d, examples, err := data()
 			if err != nil {
 				return cifarCell{}, err
@@ -156,95 +148,72 @@ func runCIFAR(ctx context.Context, s *Setting) error {
 			}
 			v := result.Curves[0].Points[0]
 			return cifarCell{v.Error, v.LogLoss, fit.Converged}, nil
-		})
-		return err
+		}
 	})
 	if err != nil {
 		return err
 	}
 	// The best setting by method and noise, and the test images that the model with this setting misclassifies.
-	chosen := make([]int, len(amazonMethods)*len(cifarNoises))
+	chosen := make([]Point, len(amazonMethods)*len(cifarNoises))
 	for at := range chosen {
-		best := Least(len(points), func(i int) bool {
-			return points[i].method == at/len(cifarNoises) && points[i].noise == at%len(cifarNoises)
-		},
-			func(i int) Held { return Held{Loss: cells[i].Validation, Tie: cells[i].LogLoss} })
-		chosen[at] = best
+		best := Least(len(points), func(i int) bool { return points[i].method*len(cifarNoises)+points[i].noise == at }, func(i int) Held {
+			return Held{Loss: cells[i].Validation, Tie: cells[i].LogLoss}
+		})
+		chosen[at] = points[best].setting
 	}
-	bad := make([]mistakes, len(chosen))
-	s.Expect(len(chosen))
-	err = s.Parallel(ctx, len(chosen), func(ctx context.Context, at int) (err error) {
-		p := points[chosen[at]]
-		key := []any{"measure", amazonMethods[p.method].name, p.setting.Settings.Noise, p.setting.Name, c.Train, c.Test, c.Side, c.Stride, c.Words, c.Patches, c.Rounds, c.Tol, c.Iterations}
-		bad[at], err = Cell(ctx, s, key, func() (mistakes, error) {
+	bad, err := Cells(ctx, s, len(chosen), func(ctx context.Context, at int) (any, func() (mistakes, error)) {
+		method, x := amazonMethods[at/len(cifarNoises)].name, chosen[at]
+		return []any{"measure", method, x.Settings.Noise, x.Name, c.Train, c.Test, c.Side, c.Stride, c.Words, c.Patches, c.Rounds, c.Tol, c.Iterations}, func() (mistakes, error) {
 			d, examples, err := data()
 			if err != nil {
 				return nil, err
 			}
-			s.Say("%s, %s, %s, again", amazonMethods[p.method].name, cifarNoises[p.noise], p.setting.Name)
-			fit, err := batch.Train(ctx, d, p.setting.Settings)
+			s.Say("%s, %s, %s, again", method, cifarNoises[at%len(cifarNoises)], x.Name)
+			m, err := trained(ctx, d, x.Settings)
 			if err != nil {
 				return nil, err
 			}
-			return linearMistakes(fit.Model, examples.test), nil
-		})
-		return err
+			return linearMistakes(m, examples.test), nil
+		}
 	})
 	if err != nil {
 		return err
 	}
-	table := ResultTable{Title: "Test error (%)", Columns: []string{"method", "no corruption", "Poisson", "dropout"}, Digits: 1}
-	settings := ResultTable{Detail: true, Title: "Chosen settings", Columns: table.Columns}
-	figure := &simulate.Figure{Title: "Visual words of CIFAR-10 images", Y: "test error (%)"}
-	for _, noise := range table.Columns[1:] {
-		figure.Series = append(figure.Series, simulate.Series{Name: noise, Form: simulate.Bars})
-	}
-	stopped := 0
-	for i := range cells {
-		if !cells[i].Converged {
-			stopped++
+	names := mapped(amazonMethods, func(m amazonMethod) string { return m.name })
+	titles := []string{"no corruption", "Poisson", "dropout"}
+	wrong := func(method, noise int) mistakes { return bad[method*len(cifarNoises)+noise] }
+	figure := &simulate.Figure{Title: "Visual words of CIFAR-10 images", Y: "test error (%)", Categories: names}
+	for noise, title := range titles {
+		bars := simulate.Series{Name: title, Form: simulate.Bars}
+		for m := range names {
+			wrong(m, noise).show(&bars)
 		}
+		figure.Series = append(figure.Series, bars)
 	}
-	for m, method := range amazonMethods {
-		row, names := []any{method.name}, []any{method.name}
-		for n := range cifarNoises {
-			wrong := bad[m*len(cifarNoises)+n]
-			row, names = append(row, wrong.error()), append(names, points[chosen[m*len(cifarNoises)+n]].setting.Name)
-			wrong.show(&figure.Series[n])
-		}
-		figure.Categories = append(figure.Categories, method.name)
-		table.Rows, settings.Rows = append(table.Rows, row), append(settings.Rows, names)
+	stopped := count(cells, func(c cifarCell) bool { return !c.Converged })
+	// of returns the mistakes of methods with a noise.
+	of := func(methods []int, noise int) []mistakes {
+		return mapped(methods, func(m int) mistakes { return wrong(m, noise) })
 	}
-	// less returns the error with a noise minus the error without noise, averaged over methods.
-	less := func(noise int, methods ...int) Difference {
-		each := make([]float64, c.Test)
-		for _, m := range methods {
-			for i := range each {
-				with, without := bad[m*len(cifarNoises)+noise][i], bad[m*len(cifarNoises)][i]
-				each[i] += 100 * (float64(with) - float64(without)) / float64(len(methods))
-			}
-		}
-		return pairedT(each)
-	}
-	for _, of := range []struct {
+	for _, x := range []struct {
 		who     string
 		methods []int
 	}{{"the four methods on average", []int{0, 1, 2, 3}}, {dropoutSVM, []int{0}}} {
-		for noise, name := range []string{"", "Poisson noise", "dropout"} {
+		for noise, name := range []string{1: "Poisson noise", 2: "dropout"} {
 			if noise == 0 {
 				continue
 			}
 			printed := 0.0
-			for _, m := range of.methods {
-				printed += 100 * (cifarPaper[m][noise] - cifarPaper[m][0]) / float64(len(of.methods))
+			for _, m := range x.methods {
+				printed += 100 * (cifarPaper[m][noise] - cifarPaper[m][0]) / float64(len(x.methods))
 			}
-			s.Claim(Claim{Claim: of.who + ": training with " + name + " beats training without corruption", Paper: "table 2, on all 50,000 images and other words",
-				Parts: []Part{below("", less(noise, of.methods...), 0).against(printed, 0.1)}, Unit: fmt.Sprintf("points of test error on %d images", c.Test),
+			s.Claim(Claim{Claim: x.who + ": training with " + name + " beats training without corruption", Paper: "table 2, on all 50,000 images and other words",
+				Parts: []Part{below("", meanLess(of(x.methods, noise), of(x.methods, 0)), 0).against(printed, 0.1)}, Unit: fmt.Sprintf("points of test error on %d images", c.Test),
 				Verdict: NotComparable, Why: fmt.Sprintf("the models learn from %d of the paper's 50,000 images", c.Train)})
 		}
 	}
-	s.Table(table)
-	s.Table(settings)
+	s.Table(matrix(ResultTable{Title: "Test error (%)", Digits: 1}, "method", titles, names, func(m, noise int) any { return wrong(m, noise).error() }))
+	s.Table(matrix(ResultTable{Detail: true, Title: "Chosen settings"}, "method", titles, names, func(m, noise int) any { return chosen[m*len(cifarNoises)+noise].Name }))
 	s.Figure("noise", figure)
 	s.Note("%d images train, %d choose the settings, %d test. The paper uses all 60,000 with a larger set of words, so its numbers are not comparable.", c.Train, c.Validation, c.Test)
 	s.Note("Words are the %[3]d k-means centers of whitened patches of %[1]d by %[2]d pixels, counted in each quarter of an image and in the whole: %[4]d features.", c.Side, c.Side, c.Words, 5*c.Words)
@@ -257,38 +226,27 @@ func runCIFAR(ctx context.Context, s *Setting) error {
 	return nil
 }
 
-func cifarSchema() *event.Schema {
-	return Classes("0", "1", "2", "3", "4", "5", "6", "7", "8", "9")
-}
-
 // cifarSide is the width and height of an image in pixels. An image has three color planes.
 const cifarSide = 32
 
 // images returns the first n records of a file in the binary format of CIFAR-10. A record has a byte for the class,
 // then the red, green and blue planes, each row by row.
-func (s *Setting) images(n int, file string) (_ [][]byte, err error) {
+func (s *Setting) images(n int, file string) ([][]byte, error) {
 	path := s.Path("cifar10_subset", file)
 	s.Say("reading %s", file)
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	in, err := gzip.NewReader(f)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
 	all := make([][]byte, n)
-	for i := range all {
-		all[i] = make([]byte, 1+3*cifarSide*cifarSide)
-		if _, err := io.ReadFull(in, all[i]); err != nil {
-			return nil, fmt.Errorf("%s: image %d of %d: %w", path, i+1, n, err)
+	return all, unzipped(path, func(in io.Reader) error {
+		for i := range all {
+			all[i] = make([]byte, 1+3*cifarSide*cifarSide)
+			if _, err := io.ReadFull(in, all[i]); err != nil {
+				return fmt.Errorf("%s: image %d of %d: %w", path, i+1, n, err)
+			}
+			if all[i][0] > 9 {
+				return fmt.Errorf("%s: image %d: class %d", path, i+1, all[i][0])
+			}
 		}
-		if all[i][0] > 9 {
-			return nil, fmt.Errorf("%s: image %d: class %d", path, i+1, all[i][0])
-		}
-	}
-	return all, nil
+		return nil
+	})
 }
 
 // words finds the visual word of a patch (Coates, Lee & Ng 2011, section 3): the center nearest to the whitened patch.
@@ -374,19 +332,15 @@ func kMeans(ctx context.Context, s *Setting, x *mat.Dense, k, rounds int, r *ran
 		centers[i] = slices.Clone(x.RawRowView(at))
 	}
 	nearest := make([]int, n)
-	const chunk = 1000
 	for range rounds {
 		half := make([]float64, k)
 		for i, c := range centers {
 			half[i] = floats.Dot(c, c) / 2
 		}
-		err := s.Parallel(ctx, (n+chunk-1)/chunk, func(_ context.Context, part int) error {
-			for i := part * chunk; i < min(n, (part+1)*chunk); i++ {
-				nearest[i] = closest(centers, half, x.RawRowView(i))
-			}
+		if err := s.Parallel(ctx, n, func(_ context.Context, i int) error {
+			nearest[i] = closest(centers, half, x.RawRowView(i))
 			return nil
-		})
-		if err != nil {
+		}); err != nil {
 			return nil, err
 		}
 		count := make([]float64, k)
@@ -421,15 +375,9 @@ func closest(filters [][]float64, half, x []float64) int {
 // countAll returns the images as examples whose features are word counts.
 func (w *words) countAll(ctx context.Context, s *Setting, images [][]byte) ([]event.Example, error) {
 	out := make([]event.Example, len(images))
-	const chunk = 50
-	err := s.Parallel(ctx, (len(images)+chunk-1)/chunk, func(ctx context.Context, part int) error {
-		s.Say("looking for visual words in image %d of %d", part*chunk, len(images))
-		for i := part * chunk; i < min(len(images), (part+1)*chunk); i++ {
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			out[i] = event.Example{Features: w.count(images[i]), Label: int(images[i][0]), Weight: 1}
-		}
+	err := s.Parallel(ctx, len(images), func(_ context.Context, i int) error {
+		s.Say("looking for visual words in image %d of %d", i, len(images))
+		out[i] = event.Example{Features: w.count(images[i]), Label: int(images[i][0]), Weight: 1}
 		return nil
 	})
 	return out, err

@@ -73,7 +73,7 @@ func (p Part) against(size, rounding float64) Part {
 }
 
 // holds returns the verdict on whether a difference satisfies the limits of the Part.
-func (p *Part) holds(d Difference) Verdict {
+func (p Part) holds(d Difference) Verdict {
 	v := Reproduced
 	if p.Above != nil {
 		v = Every(v, d.Above(*p.Above))
@@ -85,13 +85,13 @@ func (p *Part) holds(d Difference) Verdict {
 }
 
 // inside reports whether our interval contains the size that the paper prints.
-func (p *Part) inside() bool {
+func (p Part) inside() bool {
 	return p.Here.Low <= *p.Paper+p.Rounding && *p.Paper-p.Rounding <= p.Here.High
 }
 
 // verdict returns the verdict on a part. If our interval allows both outcomes but excludes the paper's size, the
 // verdict is NotReproduced.
-func (p *Part) verdict() Verdict {
+func (p Part) verdict() Verdict {
 	v := p.holds(p.Here.Difference)
 	if v == Undecided && p.Paper != nil && !p.inside() {
 		return NotReproduced
@@ -135,8 +135,7 @@ func (c *Claim) conclude() {
 	c.Printed = Printed{}
 	var parts []Verdict
 	here, paper := 0, 0 // number of parts in which the claim holds, here and in the paper
-	for i := range c.Parts {
-		p := &c.Parts[i]
+	for _, p := range c.Parts {
 		parts = append(parts, p.verdict())
 		if p.holds(Difference{p.Here.Mean, p.Here.Mean, p.Here.Mean}) == Reproduced {
 			here++
@@ -186,13 +185,8 @@ func (s *Setting) Claim(c Claim) {
 }
 
 // shown returns the number of parts whose own verdict is v.
-func (c *Claim) shown(v Verdict) (n int) {
-	for i := range c.Parts {
-		if p := &c.Parts[i]; p.holds(p.Here.Difference) == v {
-			n++
-		}
-	}
-	return n
+func (c *Claim) shown(v Verdict) int {
+	return count(c.Parts, func(p Part) bool { return p.holds(p.Here.Difference) == v })
 }
 
 // text returns the claim and the data on which it is measured.
@@ -220,8 +214,8 @@ func (c *Claim) here(named bool) string {
 
 // weakest returns the part that determines the verdict. It has the worst verdict, and its difference contradicts the
 // claim most.
-func (c *Claim) weakest() *Part {
-	weakness := func(p *Part) (rank int, margin float64) {
+func (c *Claim) weakest() Part {
+	weakness := func(p Part) (rank int, margin float64) {
 		margin = math.Inf(1)
 		if p.Above != nil {
 			margin = min(margin, p.Here.Low-*p.Above)
@@ -231,19 +225,11 @@ func (c *Claim) weakest() *Part {
 		}
 		return slices.Index([]Verdict{NotReproduced, Undecided, Reproduced}, p.verdict()), margin
 	}
-	return slices.MinFunc(pointers(c.Parts), func(a, b *Part) int {
+	return slices.MinFunc(c.Parts, func(a, b Part) int {
 		i, x := weakness(a)
 		j, y := weakness(b)
 		return cmp.Or(cmp.Compare(i, j), cmp.Compare(x, y))
 	})
-}
-
-func pointers(parts []Part) []*Part {
-	out := make([]*Part, len(parts))
-	for i := range parts {
-		out[i] = &parts[i]
-	}
-	return out
 }
 
 // paper returns the paper's statement, with its sizes if it prints any.
@@ -310,13 +296,12 @@ func (r *Result) Lines() string {
 // claimTable returns the claims as a table. Claims with the same text and different Where share a row, and there is a
 // column for each Where.
 func claimTable(claims []Claim) string {
-	var b strings.Builder
 	if claims[0].Where == "" {
-		b.WriteString("| claim | verdict | number |\n|---|---|---|\n")
+		t := ResultTable{Columns: []string{"claim", "verdict", "number"}}
 		for i := range claims {
-			fmt.Fprintf(&b, "| %s | **%s** | %s |\n", claims[i].Claim, claims[i].Verdict, claims[i].here(true))
+			t.Rows = append(t.Rows, []any{claims[i].Claim, "**" + claims[i].Verdict + "**", claims[i].here(true)})
 		}
-		return b.String()
+		return t.markdown()
 	}
 	var texts, places []string
 	at := map[[2]string]string{}
@@ -330,28 +315,13 @@ func claimTable(claims []Claim) string {
 		}
 		at[[2]string{c.Claim, c.Where}] = fmt.Sprintf("%s %s", c.Verdict.short(), c.here(false))
 	}
-	fmt.Fprintf(&b, "| claim | %s |\n|%s\n", strings.Join(places, " | "), strings.Repeat("---|", 1+len(places)))
-	for _, text := range texts {
-		fmt.Fprintf(&b, "| %s |", text)
-		for _, place := range places {
-			fmt.Fprintf(&b, " %s |", cmp.Or(at[[2]string{text, place}], "–"))
-		}
-		b.WriteString("\n")
-	}
-	return b.String()
+	t := matrix(ResultTable{}, "claim", places, texts, func(i, j int) any { return cmp.Or(at[[2]string{texts[i], places[j]}], "–") })
+	return t.markdown()
 }
 
 // short returns the verdict in the short form for large tables.
 func (v Verdict) short() string {
-	switch v {
-	case Reproduced:
-		return "**yes**"
-	case NotReproduced:
-		return "**no**"
-	case Undecided:
-		return "open"
-	}
-	return string(v)
+	return cmp.Or(map[Verdict]string{Reproduced: "**yes**", NotReproduced: "**no**", Undecided: "open"}[v], string(v))
 }
 
 // Shown is a difference that is rounded to the digits that String prints, as in results.json. Verdicts computed from

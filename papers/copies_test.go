@@ -36,7 +36,7 @@ func TestCorruption(t *testing.T) {
 		"groups":        {corruption{noise: groupDropout, rates: []float64{0.5}, copies: 20, keep: true, grouping: grouping}, 2},
 	} {
 		rates, whole := map[float64]int{}, 0
-		err := x.each(5, &e, func(copied *event.Example) error {
+		for copied := range x.each(5, &e) {
 			alive := make([]bool, columns)
 			for i, column := range copied.Features.Index {
 				v := copied.Features.Value[i]
@@ -56,7 +56,7 @@ func TestCorruption(t *testing.T) {
 			must.Require(t, (x.reads == nil || len(copied.Features.Index) == columns) && copied.Label == 1, "%s: %+v", name, copied)
 			if n == columns {
 				whole++
-				return nil
+				continue
 			}
 			dead := 1 - float64(n)/columns
 			for _, rate := range x.rates {
@@ -65,15 +65,13 @@ func TestCorruption(t *testing.T) {
 					must.True(t, x.survivor != 0 || math.Abs(copied.Features.Value[0]-2/(1-rate)) <= 1e-9, "%s: %g %% dead, survivors read %g", name, 100*dead, copied.Features.Value[0])
 				}
 			}
-			return nil
-		})
-		must.Require(t, err == nil, "%v", err)
+		}
 		total := 0
 		for _, n := range rates {
 			total += n
 		}
 		must.True(t, total == 20 && len(rates) == len(x.rates) && whole == 1 == x.whole, "%s: copies by rate %v, %d whole", name, rates, whole)
-		d := must.Get(x.data(Binary(), nil, []event.Example{e}))(t)
+		d := x.data(Binary(), nil, []event.Example{e})
 		sum := 0.0
 		for i := range d.Rows() {
 			sum += d.Weight(i)
@@ -82,8 +80,8 @@ func TestCorruption(t *testing.T) {
 		must.True(t, math.Abs(sum-3) <= 1e-9, "%s: %d rows of weight %g, want 3", name, d.Rows(), sum)
 	}
 	l := must.Get(online.New(online.DefaultConfig(), Binary()))(t)
-	err := (&corruption{noise: dropout, rates: mixedRates, copies: 3, whole: true}).learn(l, []event.Example{e, e})
-	must.True(t, err == nil && l.Report().Events == 8, "%d events learned, want 8: %v", l.Report().Events, err)
+	(&corruption{noise: dropout, rates: mixedRates, copies: 3, whole: true}).learn(l, []event.Example{e, e})
+	must.Equal(t, l.Report().Events, 8, "events learned")
 	for _, x := range []struct {
 		noise loss.Noise
 		want  string
@@ -208,7 +206,7 @@ func TestZScores(t *testing.T) {
 		}
 		must.Do(t, b.Add(&event.Example{Label: i % 2, Weight: 1, Features: x}))
 	}
-	d, _ := must.Get2(zScores(b.Data(Binary())))(t)
+	d, _ := zScores(b.Data(Binary()))
 	sum, squares := make([]float64, d.Columns()), make([]float64, d.Columns())
 	for i := range d.Rows() {
 		row := d.Row(i)

@@ -45,28 +45,23 @@ func Least(n int, want func(i int) bool, of func(i int) Held) int {
 	return best
 }
 
+// least returns the index of the setting with the lowest loss. Ties go to the first.
+func least(of []Held) int {
+	return Least(len(of), nil, func(i int) Held { return of[i] })
+}
+
 // product returns the points of a grid, each as the values of the axes. The last axis varies fastest.
 func product(axes []Axis) (points [][]string) {
 	points = [][]string{nil}
 	for _, axis := range axes {
-		var next [][]string
-		for _, p := range points {
-			for _, v := range axis.Values {
-				next = append(next, append(slices.Clone(p), v))
-			}
-		}
-		points = next
+		points = crossed(points, axis.Values, func(p []string, v string) []string { return append(slices.Clone(p), v) })
 	}
 	return points
 }
 
 // nameOf returns a readable name of a point, such as "c = 0.1, q = 0.5".
 func nameOf(axes []Axis, values []string) string {
-	var parts []string
-	for k, v := range values {
-		parts = append(parts, axes[k].Key+" = "+v)
-	}
-	return strings.Join(parts, ", ")
+	return strings.Join(mapped(rowsFrom(0, len(values)), func(k int) string { return axes[k].Key + " = " + values[k] }), ", ")
 }
 
 // Method is a way to train a linear model, with a grid of settings to choose from.
@@ -76,44 +71,45 @@ type Method struct {
 	Grid   []Axis
 }
 
-// Point is a point of a Method's grid: the settings and the values of the axes.
+// Point is a point of a Method's grid.
 type Point struct {
 	Name     string
-	Values   []string
 	Settings batch.Config
 }
 
-// Points returns the points of the Method's grid, the last axis fastest.
-func (m Method) Points() (points []Point, err error) {
+// Points returns the points of the Method's grid, the last axis fastest. It panics if a setting is wrong.
+func (m Method) Points() (points []Point) {
 	for _, values := range product(m.Grid) {
-		p := Point{nameOf(m.Grid, values), values, m.Config}
+		p := Point{nameOf(m.Grid, values), m.Config}
 		for k, v := range values {
-			if err := setKey(&p.Settings, m.Grid[k].Key, v); err != nil {
-				return nil, fmt.Errorf("%s: %w", m.Name, err)
-			}
+			setKey(&p.Settings, m.Grid[k].Key, v)
 		}
-		if err := p.Settings.Check(); err != nil {
-			return nil, fmt.Errorf("%s: %w", m.Name, err)
-		}
+		impossible(p.Settings.Check())
 		points = append(points, p)
 	}
-	return points, nil
+	return points
+}
+
+// number returns the number that a constant text has.
+func number(text string) float64 {
+	x, err := strconv.ParseFloat(text, 64)
+	impossible(err)
+	return x
 }
 
 // setKey changes one setting: the cost c, the dropout level q, or the number k of deleted features that fdrop expects.
-func setKey(c *batch.Config, key, value string) (err error) {
+func setKey(c *batch.Config, key, value string) {
 	switch key {
 	case "c":
-		c.Cost, err = strconv.ParseFloat(value, 64)
+		c.Cost = number(value)
 	case "q":
 		c.Noise = "dropout:" + value
 	case "k":
 		name, _, _ := strings.Cut(c.Loss, ":")
 		c.Loss = name + ":" + value
 	default:
-		err = fmt.Errorf("no setting %q to vary", key)
+		panic("papers: no setting " + key)
 	}
-	return err
 }
 
 // machine holds the settings of a kernel machine.
@@ -123,11 +119,12 @@ type machine struct {
 }
 
 // set changes one setting of the machine.
-func (m *machine) set(key, value string) error {
+func (m *machine) set(key, value string) {
 	if key == "c" {
-		return setKey(&m.Config, key, value)
+		setKey(&m.Config, key, value)
+	} else {
+		impossible(m.Kernel.Set(key, value))
 	}
-	return m.Kernel.Set(key, value)
 }
 
 // tried is a machine of a grid and its error on held-out examples, in percent.
@@ -146,13 +143,9 @@ func selectMachine(ctx context.Context, d, held *batch.Data, first machine, axes
 	for i, values := range points {
 		all[i].machine, all[i].name = first, nameOf(axes, values)
 		for k, v := range values {
-			if err := all[i].set(axes[k].Key, v); err != nil {
-				return nil, err
-			}
+			all[i].set(axes[k].Key, v)
 		}
-		if err := all[i].Kernel.Check(all[i].Config); err != nil {
-			return nil, err
-		}
+		impossible(all[i].Kernel.Check(all[i].Config))
 	}
 	if last := axes[len(axes)-1]; last.Key == "c" {
 		length = len(last.Values)

@@ -22,6 +22,7 @@ import (
 	"blankout/online"
 	"blankout/stream/record"
 
+	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/stat"
 )
 
@@ -31,8 +32,8 @@ type haphazardStream struct {
 	rows   [][]float64
 }
 
-// eachLine calls f for every line of a file compressed by gzip, with its number from 1.
-func eachLine(path string, f func(n int, line string) error) (err error) {
+// unzipped calls f with the content of a file compressed by gzip.
+func unzipped(path string, f func(in io.Reader) error) (err error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return err
@@ -42,16 +43,24 @@ func eachLine(path string, f func(n int, line string) error) (err error) {
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	lines := bufio.NewScanner(in)
-	lines.Buffer(nil, 1<<20)
-	n := 0
-	for lines.Scan() {
-		n++
-		if err := f(n, lines.Text()); err != nil {
-			return fmt.Errorf("%s:%d: %w", path, n, err)
+	return f(in)
+}
+
+// eachLine calls f for every line of a file compressed by gzip, with its number from 1.
+func eachLine(path string, f func(n int, line string) error) error {
+	return unzipped(path, func(in io.Reader) error {
+		lines := bufio.NewScanner(in)
+		lines.Buffer(nil, 1<<20)
+		for n := 1; lines.Scan(); n++ {
+			if err := f(n, lines.Text()); err != nil {
+				return fmt.Errorf("%s:%d: %w", path, n, err)
+			}
 		}
-	}
-	return lines.Err()
+		if err := lines.Err(); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		return nil
+	})
 }
 
 // readHaphazard reads the labels and values of a set: a header, then a line for each event with its label (0 or 1) and
@@ -165,10 +174,7 @@ func learnHaphazard(ctx context.Context, c online.Config, x *haphazardStream) ([
 	if err != nil {
 		return nil, err
 	}
-	l, err := online.New(c, schema)
-	if err != nil {
-		return nil, err
-	}
+	l := newLearner(c, schema)
 	out := make([]float64, len(x.rows))
 	var e event.Example
 	for i, row := range x.rows {
@@ -251,17 +257,14 @@ func vowpalWabbit(ctx context.Context, program string, x *haphazardStream) (_ []
 	if said, err := exec.CommandContext(ctx, program, "--loss_function", "logistic", "-d", data, "-p", predictions).CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("%s: %w: %s", program, err, said)
 	}
-	file, err := os.Open(predictions)
+	said, err := os.ReadFile(predictions)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, file.Close()) }()
 	var out []float64
-	for in := bufio.NewReader(file); ; {
-		var score float64
-		if _, err := fmt.Fscanln(in, &score); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
+	for _, text := range strings.Fields(string(said)) {
+		score, err := strconv.ParseFloat(text, 64)
+		if err != nil {
 			return nil, fmt.Errorf("prediction %d of %s: %w", len(out)+1, program, err)
 		}
 		out = append(out, 1/(1+math.Exp(-score)))
@@ -304,16 +307,13 @@ func excessOf(each []float64) excess {
 }
 
 // result measures a method on a stream.
-func (m *haphazardMethod) result(ctx context.Context, x *haphazardStream) (r haphazardResult, err error) {
+func (m haphazardMethod) result(ctx context.Context, x *haphazardStream) (r haphazardResult, err error) {
 	p, err := m.predict(ctx, x)
 	if err != nil {
 		return r, err
 	}
-	losses, twenty := logLosses(p, x.labels), logLosses(twentyLines(x), x.labels)
-	less := make([]float64, len(losses))
-	for i := range losses {
-		less[i] = losses[i] - twenty[i]
-	}
+	losses := logLosses(p, x.labels)
+	less := floats.SubTo(make([]float64, len(losses)), losses, logLosses(twentyLines(x), x.labels))
 	rates := classRates(x.labels)
 	return haphazardResult{
 		Accuracy: balanced(p, x.labels, func(int) float64 { return 0.5 }), AtRate: balanced(p, x.labels, func(i int) float64 { return rates[i] }),
@@ -333,13 +333,8 @@ func logLosses(p []float64, labels []int) []float64 {
 }
 
 // wrongOf returns the number of events whose class at threshold .5 is wrong.
-func wrongOf(p []float64, labels []int) (wrong int) {
-	for i, x := range p {
-		if (x > 0.5) != (labels[i] == 1) {
-			wrong++
-		}
-	}
-	return wrong
+func wrongOf(p []float64, labels []int) int {
+	return count(rowsFrom(0, len(p)), func(i int) bool { return (p[i] > 0.5) != (labels[i] == 1) })
 }
 
 // balanced returns the mean of both classes' recall in %. An event is of class 1 if its probability exceeds its
@@ -358,33 +353,9 @@ func balanced(p []float64, labels []int, threshold func(i int) float64) float64 
 
 // rankAUC returns the area under the ROC curve in %. Equal probabilities have their mean rank.
 func rankAUC(p []float64, labels []int) float64 {
-	order := make([]int, len(p))
-	for i := range order {
-		order[i] = i
+	var of [2][]float64
+	for i, x := range p {
+		of[labels[i]] = append(of[labels[i]], x)
 	}
-	slices.SortFunc(order, func(a, b int) int {
-		switch {
-		case p[a] < p[b]:
-			return -1
-		case p[a] > p[b]:
-			return 1
-		}
-		return 0
-	})
-	ranks, positives := 0.0, 0.0
-	for from := 0; from < len(order); {
-		to := from
-		for to < len(order) && p[order[to]] == p[order[from]] {
-			to++
-		}
-		for _, i := range order[from:to] {
-			if labels[i] == 1 {
-				ranks += float64(from+to+1) / 2
-				positives++
-			}
-		}
-		from = to
-	}
-	negatives := float64(len(p)) - positives
-	return 100 * (ranks - positives*(positives+1)/2) / (positives * negatives)
+	return 100 * smaller(of[0], of[1]) / float64(len(of[0])*len(of[1]))
 }

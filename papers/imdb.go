@@ -23,72 +23,43 @@ var imdb = Experiment{
 // imdbUnigrams is the number of unigrams in the embedded samples.
 const imdbUnigrams = 47123
 
-// reviews are the IMDB set: the training rows, the test rows and the unlabeled rows, in this order.
-type reviews struct {
-	all         *batch.Data
-	train, test int
-}
-
-func (r *reviews) parts() textParts {
-	p := textParts{all: r.all}
-	for i := range r.all.Rows() {
-		switch {
-		case i < r.train:
-			p.train = append(p.train, i)
-		case i < r.train+r.test:
-			p.test = append(p.test, i)
-		default:
-			p.free = append(p.free, i)
-		}
-	}
-	return p
-}
-
 // loadReviews reads the reviews as presence of unigrams and, if pairs is set, of bigrams. free adds the unlabeled
 // reviews.
-func (s *Setting) loadReviews(ctx context.Context, pairs, free bool) (*reviews, error) {
+func (s *Setting) loadReviews(ctx context.Context, pairs, free bool) (p textParts, err error) {
 	columns, err := s.unigrams("imdb", imdbUnigrams)
 	if err != nil {
-		return nil, err
+		return p, err
 	}
 	if pairs {
 		columns = math.MaxUint32
 	}
 	var b batch.Builder
-	r := &reviews{}
-	schema := Binary()
-	files := []struct {
-		name      string
-		unlabeled bool
-		rows      *int
-	}{{"train.svm.gz", false, &r.train}, {"test.svm.gz", false, &r.test}, {"unlabeled.svm.gz", true, new(int)}}
-	if !free {
-		files = files[:2]
-	}
-	for _, f := range files {
-		err := s.EachExample(ctx, schema, "imdb", f.name, f.unlabeled, func(_ int, e *event.Example) error {
+	n, schema := 0, Binary()
+	for _, f := range []struct {
+		name string
+		rows *[]int
+	}{{"train.svm.gz", &p.train}, {"test.svm.gz", &p.test}, {"unlabeled.svm.gz", &p.free}} {
+		unlabeled := f.rows == &p.free
+		if unlabeled && !free {
+			continue
+		}
+		if err := s.EachExample(ctx, schema, "imdb", f.name, unlabeled, func(e *event.Example) {
 			presence(e, columns)
-			*f.rows++
-			return b.Add(e)
-		})
-		if err != nil {
-			return nil, err
+			*f.rows = append(*f.rows, n)
+			n++
+			add(&b, e)
+		}); err != nil {
+			return p, err
 		}
 	}
-	r.all = b.Data(schema)
-	return r, nil
+	p.all = b.Data(schema)
+	return p, nil
 }
 
 // imdbGrid returns the grids for large sets, of which a fifth is held out.
 func imdbGrid(s *Setting) textConfig {
-	levels, l2 := Pick(s, []float64{0.5}, []float64{0.5, 0.7}, []float64{0.1, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9}), Pick(s, []float64{1}, []float64{0.1, 0.5, 2, 5}, []float64{0.1, 0.3, 1, 2, 3, 5, 8})
-	c := textConfig{Tol: textTol, Splits: 1, Folds: Pick(s, 2, 1, 3),
-		Noisy:  append(textGrid("quadratic-noising", levels, l2), textGrid("gaussian", levels, l2)...),
-		Alphas: Pick(s, []float64{0.4}, []float64{0.4}, []float64{0.1, 0.2, 0.4, 0.7, 1})}
-	for _, l := range Pick(s, []float64{1}, []float64{0.3, 1, 3, 10}, []float64{0.3, 1, 2, 3, 5, 7, 10, 15, 20}) {
-		c.Plain = append(c.Plain, textModel{Bound: "gaussian", Noise: "none", L2: l})
-	}
-	return c
+	return textGrids(1, Pick(s, 2, 1, 3), Pick(s, []float64{0.5}, []float64{0.5, 0.7}, []float64{0.1, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9}), Pick(s, []float64{1}, []float64{0.1, 0.5, 2, 5}, []float64{0.1, 0.3, 1, 2, 3, 5, 8}),
+		Pick(s, []float64{0.4}, []float64{0.4}, []float64{0.1, 0.2, 0.4, 0.7, 1}), Pick(s, []float64{1}, []float64{0.3, 1, 3, 10}, []float64{0.3, 1, 2, 3, 5, 7, 10, 15, 20}))
 }
 
 func runIMDB(ctx context.Context, s *Setting) error {
@@ -99,11 +70,10 @@ func runIMDB(ctx context.Context, s *Setting) error {
 	var penalties []penaltyGain
 	constant := 0.0 // accuracy, in %, of always predicting the same class
 	for i, features := range []string{"unigrams", "bigrams"} {
-		r, err := s.loadReviews(ctx, i == 1, true)
+		p, err := s.loadReviews(ctx, i == 1, true)
 		if err != nil {
 			return err
 		}
-		p := r.parts()
 		if scores[i], err = c.scores(ctx, s, features, "", 0, p, func() (textParts, error) { return p, nil }); err != nil {
 			return err
 		}
@@ -134,8 +104,7 @@ func runIMDB(ctx context.Context, s *Setting) error {
 		{"dropout by the normal expectation, bigrams", 1, textGaussian, textGaussianFree, [2]any{}},
 	}
 	t := ResultTable{Title: "Test accuracy on IMDB, %", Digits: 2, Columns: []string{"method", "labeled", "paper", "+ unlabeled", "paper", "chosen"}}
-	bars := make([]simulate.Series, 2)
-	bars[0].Name, bars[1].Name = "labeled only", "and unlabeled"
+	bars := []simulate.Series{{Name: "labeled only", Form: simulate.Bars}, {Name: "and unlabeled", Form: simulate.Bars}}
 	var names []string
 	t.Rows = append(t.Rows, []any{"constant answer", constant, nil, nil, nil, ""})
 	for _, row := range rows {
@@ -160,8 +129,7 @@ func runIMDB(ctx context.Context, s *Setting) error {
 			if row.free >= 0 {
 				score[row.free].Wrong.show(&bars[1])
 			} else {
-				gap := math.NaN()
-				bars[1].Y, bars[1].Low, bars[1].High = append(bars[1].Y, gap), append(bars[1].Low, gap), append(bars[1].High, gap)
+				plot(&bars[1], Difference{math.NaN(), math.NaN(), math.NaN()})
 			}
 		}
 	}
@@ -175,9 +143,6 @@ func runIMDB(ctx context.Context, s *Setting) error {
 		same.Parts = append(same.Parts, above(fmt.Sprintf("l2 %g", g.L2), d, 0))
 	}
 	s.Table(each)
-	for i := range bars {
-		bars[i].Form = simulate.Bars
-	}
 	s.Figure("bigrams", &simulate.Figure{Title: "Test error on IMDB with bigrams", Y: "error, %", Categories: names, Series: bars})
 	claim := func(name string, paper [2]float64, features, from, to int) {
 		a, b := scores[features][from], scores[features][to]
@@ -222,14 +187,14 @@ func (s *Setting) penaltyGains(ctx context.Context, p textParts, grid []textMode
 	return Cell(ctx, s, []any{"penalties", textTol, m.Bound, m.Noise, m.Alpha, l2}, func() ([]penaltyGain, error) {
 		gains := make([]penaltyGain, len(l2))
 		err := s.Parallel(ctx, 2*len(l2), func(ctx context.Context, i int) error {
-			x, free, to := m, p.free, &gains[i/2].Free
+			x, to := m, &gains[i/2].Free
 			x.L2 = l2[i/2]
 			if i%2 == 0 {
-				x.Alpha, free, to = 0, nil, &gains[i/2].Labeled
+				x.Alpha, to = 0, &gains[i/2].Labeled
 				gains[i/2].L2 = x.L2
 			}
 			s.Say("dropout on unigrams, %s", x)
-			f, err := x.fit(ctx, p.with(p.train, free), 1)
+			f, err := p.fit(ctx, x, p.train, p.free, 1)
 			if err != nil {
 				return err
 			}

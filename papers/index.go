@@ -20,13 +20,13 @@ const ownClaims = "own-claims.md"
 // experiment. It decides every claim again from the numbers in results.json.
 func Index(dir string) error {
 	type table struct {
-		rows   strings.Builder
-		count  map[Verdict]int
-		claims int
-		sizes  Printed
+		rows  strings.Builder
+		count map[Verdict]int
+		all   int // number of claims
+		sizes Printed
 	}
-	tables := map[string]*table{} // tables by paper; "" has our own claims
-	var papers []string           // papers in the order of the experiments
+	tables := map[string]*table{"": {count: map[Verdict]int{}}} // tables by paper; "" has our own claims
+	var papers []string                                         // papers in the order of the experiments
 	old := ""
 	found := false
 	for _, e := range experiments {
@@ -57,11 +57,9 @@ func Index(dir string) error {
 			t := tables[paper]
 			if t == nil {
 				t = &table{count: map[Verdict]int{}}
-				if tables[paper] = t; !c.Own {
-					papers = append(papers, paper)
-				}
+				tables[paper], papers = t, append(papers, paper)
 			}
-			if t.claims++; c.Own {
+			if t.all++; c.Own {
 				ours = append(ours, *c)
 			} else {
 				link := ""
@@ -85,20 +83,18 @@ func Index(dir string) error {
 		return fmt.Errorf("%s: there is no results.json in a folder named after an experiment", dir)
 	}
 	own := tables[""]
-	if own == nil {
-		own = &table{count: map[Verdict]int{}}
-	}
 	var b strings.Builder
 	b.WriteString("# Results\n\nThe claims of the papers, and what this program measures. `go run ./cmd/papers index -o docs/results` writes these pages from\nthe results.json of each experiment, which also holds the settings and further tables.\n\n" +
 		"- Numbers are differences in points of error or accuracy unless the claim names a unit. Brackets hold 95 % intervals.\n" +
 		"- **Direction**: *reproduced* if every interval lies on the claimed side. *Not reproduced* if one lies on the other side, or shows no\n  difference and excludes the printed size. *Not comparable* if the experiment is too far from the paper's.\n" +
 		"- **Printed size**: whether our interval contains the paper's number, and otherwise our fraction of it. – if the paper prints none.\n" +
-		fmt.Sprintf("- Claims that no paper makes are [on a page of their own](%s): %d of %d hold.\n\n", ownClaims, own.count[Reproduced], own.claims))
-	b.WriteString("| paper | claims | reproduced | not | undecided | not comparable | quick | sizes printed | inside |\n|---|---|---|---|---|---|---|---|---|\n")
+		fmt.Sprintf("- Claims that no paper makes are [on a page of their own](%s): %d of %d hold.\n\n", ownClaims, own.count[Reproduced], own.all))
+	summary := ResultTable{Columns: []string{"paper", "claims", "reproduced", "not", "undecided", "not comparable", "quick", "sizes printed", "inside"}}
 	for _, paper := range papers {
 		t := tables[paper]
-		fmt.Fprintf(&b, "| %s | %d | %d | %d | %d | %d | %d | %d | %d |\n", paper, t.claims, t.count[Reproduced], t.count[NotReproduced], t.count[Undecided], t.count[NotComparable], t.count[NotDecided], t.sizes.Of, t.sizes.Inside)
+		summary.Rows = append(summary.Rows, []any{paper, t.all, t.count[Reproduced], t.count[NotReproduced], t.count[Undecided], t.count[NotComparable], t.count[NotDecided], t.sizes.Of, t.sizes.Inside})
 	}
+	b.WriteString(summary.markdown())
 	b.WriteString(old)
 	for _, paper := range papers {
 		fmt.Fprintf(&b, "\n## %s\n\n| | claim | paper | here | direction | printed size |\n|---|---|---|---|---|---|\n%s", paper, tables[paper].rows.String())

@@ -70,8 +70,9 @@ const warmProbit = "probit from logistic"
 // startMethods are the methods of figure 5 and the ramp loss.
 var startMethods = []string{"logistic", "t = 1.3", "t = 1.6", "t = 1.9", "probit", "ramp SVM"}
 
-func noiseMethodAt(name string) int {
-	return slices.IndexFunc(noiseMethods, func(m noiseMethod) bool { return m.name == name })
+// noiseMethodOf returns the method with a name.
+func noiseMethodOf(name string) noiseMethod {
+	return noiseMethods[slices.IndexFunc(noiseMethods, func(m noiseMethod) bool { return m.name == name })]
 }
 
 // noiseSets are the sets of the paper. The first two are generated, the others are read from files.
@@ -107,57 +108,47 @@ func runLabelNoise(ctx context.Context, s *Setting) error {
 	for e := -7; e <= 7; e += Pick(s, 7, 1, 1) {
 		c.Lambdas = append(c.Lambdas, math.Ldexp(1, e))
 	}
-	for _, m := range noiseMethods {
-		c.Methods = append(c.Methods, m.name)
-	}
+	c.Methods = mapped(noiseMethods, func(m noiseMethod) string { return m.name })
 	s.Configure(c)
 	sets, err := loadNoiseSets(ctx, s, c)
 	if err != nil {
 		return err
 	}
 	n := len(noiseMethods)
-	fits := make([]noiseFit, len(sets)*2*n)
-	at := func(set, flipped, method int) *noiseFit { return &fits[(set*2+flipped)*n+method] }
 	fitKey := func(i, examples int) any {
 		return []any{"fit", noiseSets[i/(2*n)], i / n % 2, noiseMethods[i%n].name, c.key(examples)}
 	}
-	for set := range sets {
-		x := &sets[set]
+	for set, x := range sets {
 		if err := takeWhole(s, &x.used, len(x.examples), 2*n, func(i int) any { return fitKey(2*n*set+i, len(x.examples)) }); err != nil {
 			return err
 		}
 	}
-	s.Expect(len(fits))
-	err = s.Parallel(ctx, len(fits), func(ctx context.Context, i int) (err error) {
-		set, flipped, m := &sets[i/(2*n)], i/n%2, noiseMethods[i%n]
-		fits[i], err = Cell(ctx, s, fitKey(i, set.used), func() (noiseFit, error) {
-			s.Say("%s on %s", m.name, set.name)
-			d, err := set.draw(c, c.Flipped*float64(flipped))
-			if err != nil {
-				return noiseFit{}, err
-			}
-			return d.fit(ctx, m, c)
-		})
-		if err != nil {
-			return fmt.Errorf("%s on %s: %w", m.name, set.name, err)
-		}
-		return nil
+	fits, err := Cells(ctx, s, len(sets)*2*n, func(ctx context.Context, i int) (any, func() (noiseFit, error)) {
+		set := sets[i/(2*n)]
+		return fitKey(i, set.used), func() (noiseFit, error) { return set.fit(ctx, s, c, noiseMethods[i%n], c.Flipped*float64(i/n%2)) }
 	})
 	if err != nil {
 		return err
 	}
-	if err := reportErrors(s, c, sets, at); err != nil {
-		return err
+	at := func(set, flipped int, method string) *noiseFit {
+		return &fits[(set*2+flipped)*n+slices.Index(c.Methods, method)]
 	}
+	constants := make([]any, len(sets)) // errors of always predicting the same class, on the rows of cross validation
+	held := make([]any, len(sets))      // the same on the rows that choose lambda
+	for i, set := range sets {
+		d := set.draw(c, 0)
+		constants[i], held[i] = d.constant(d.held, len(d.truth)), d.constant(0, d.held)
+	}
+	reportErrors(s, c, constants, at)
 	claimResistance(s, at)
 	reportInfluences(s, at)
-	if err := moreNoise(ctx, s, c, &sets[0], at); err != nil {
+	if err := moreNoise(ctx, s, c, sets[0], at); err != nil {
 		return err
 	}
-	if err := onlineNoise(ctx, s, c, sets); err != nil {
+	if err := onlineNoise(ctx, s, c, sets, held); err != nil {
 		return err
 	}
-	if err := randomStarts(ctx, s, c, sets, at); err != nil {
+	if err := randomStarts(ctx, s, c, sets, held, at); err != nil {
 		return err
 	}
 	s.Note("%.0f %% of each set choose lambda in 2^-7 … 2^7 (C = 1/lambda for support vector machines); the rest is for cross validation in %d folds. One label in ten is wrong, except where labels measure. The intercept is not penalized. Verdicts are McNemar's test on the same test items.", 100*c.Validation, c.Folds)
@@ -178,7 +169,7 @@ func (c labelNoiseConfig) key(examples int) any {
 // takeWhole sets used, a number of rows, to whole if the store has all n cells that belong to whole rows.
 func takeWhole(s *Setting, used *int, whole, n int, key func(i int) any) error {
 	for i := range n {
-		if known, err := s.known(key(i)); err != nil || !known {
+		if full, err := s.fullKey(key(i)); err != nil || s.cells.known[string(full)].Key == nil {
 			return err
 		}
 	}
@@ -194,14 +185,21 @@ func (set *noiseSet) folds(c labelNoiseConfig) int {
 // trained returns the number of rows that figure 5 trains on.
 func (set *noiseSet) trained(c labelNoiseConfig) int { return min(set.rows, set.folds(c)) }
 
+// fit chooses lambda and measures the error by cross validation, with a fraction of wrong labels.
+func (set *noiseSet) fit(ctx context.Context, s *Setting, c labelNoiseConfig, m noiseMethod, fraction float64) (f noiseFit, err error) {
+	s.Say("%s on %s, %g %% wrong labels", m.name, set.name, 100*fraction)
+	if f, err = set.draw(c, fraction).fit(ctx, m, c); err != nil {
+		err = fmt.Errorf("%s on %s: %w", m.name, set.name, err)
+	}
+	return f, err
+}
+
 // reportSizes reports how much of each set is used.
-func reportSizes(s *Setting, c labelNoiseConfig, sets []noiseSet) {
-	t := ResultTable{Detail: true, Title: "Examples used", Columns: []string{"figure", "rows"}}
+func reportSizes(s *Setting, c labelNoiseConfig, sets []*noiseSet) {
+	t := ResultTable{Detail: true, Title: "Examples used", Columns: append([]string{"figure", "rows"}, noiseSets...)}
 	all, fits, starts := []any{"", "of the set"}, []any{"3 and 4", "used"}, []any{"5", "to train on"}
 	var cut, cutStarts []string
-	for i := range sets {
-		set := &sets[i]
-		t.Columns = append(t.Columns, set.name)
+	for _, set := range sets {
 		all, fits, starts = append(all, len(set.examples)), append(fits, set.used), append(starts, set.trained(c))
 		if set.used < len(set.examples) {
 			cut = append(cut, set.name)
@@ -223,60 +221,44 @@ func reportSizes(s *Setting, c labelNoiseConfig, sets []noiseSet) {
 }
 
 // reportErrors reports figure 3, one picture for each set.
-func reportErrors(s *Setting, c labelNoiseConfig, sets []noiseSet, at func(set, flipped, method int) *noiseFit) error {
-	var figures []*simulate.Figure
-	for _, name := range noiseSets {
-		figures = append(figures, &simulate.Figure{Title: name, X: "loss", Y: "test error (%), mean and interval over the folds", Categories: c.Methods, Width: 22})
+func reportErrors(s *Setting, c labelNoiseConfig, constants []any, at func(set, flipped int, method string) *noiseFit) {
+	figures := mapped(noiseSets, func(name string) *simulate.Figure {
+		return &simulate.Figure{Title: name, X: "loss", Y: "test error (%), mean and interval over the folds", Categories: c.Methods, Width: 22}
+	})
+	table := func(t ResultTable, flipped int, of func(f *noiseFit) any) ResultTable {
+		return matrix(t, "loss", noiseSets, c.Methods, func(m, set int) any { return of(at(set, flipped, c.Methods[m])) })
 	}
-	work := ResultTable{Detail: true, Title: "Passes over the data at the chosen lambda, wrong labels, mean over the folds", Columns: append([]string{"loss"}, noiseSets...)}
 	for flipped, what := range []string{"right labels", fmt.Sprintf("%g %% wrong labels", 100*c.Flipped)} {
-		t := ResultTable{Title: "Test error, %, after training on " + what, Columns: append([]string{"loss"}, noiseSets...), Digits: 2}
-		lambdas := ResultTable{Detail: true, Title: "Lambda chosen for " + what, Columns: t.Columns}
-		constant := []any{"constant answer"}
-		for set := range sets {
-			d, err := sets[set].draw(c, 0)
-			if err != nil {
-				return err
-			}
-			constant = append(constant, d.constant(d.held, len(d.truth)))
-			figures[set].Series = append(figures[set].Series, simulate.Series{Name: what, Form: simulate.Bars})
-		}
-		for m, method := range noiseMethods {
-			row, lambda, passes := []any{method.name}, []any{method.name}, []any{method.name}
-			for set := range sets {
-				f := at(set, flipped, m)
-				row, lambda = append(row, f.Wrong.error()), append(lambda, f.Lambda)
-				passes = append(passes, f.Passes)
-				i, p := correctedT(f.Errors, 1/float64(c.Folds-1)), &figures[set].Series[flipped]
-				p.Y, p.Low, p.High = append(p.Y, i.Mean), append(p.Low, max(i.Low, 0)), append(p.High, i.High)
-			}
-			t.Rows, lambdas.Rows = append(t.Rows, row), append(lambdas.Rows, lambda)
-			if flipped == 1 {
-				work.Rows = append(work.Rows, passes)
-			}
-		}
-		t.Rows = append(t.Rows, constant)
+		t := table(ResultTable{Title: "Test error, %, after training on " + what, Digits: 2}, flipped, func(f *noiseFit) any { return f.Wrong.error() })
+		t.Rows = append(t.Rows, append([]any{"constant answer"}, constants...))
 		s.Table(t)
-		s.Table(lambdas)
+		s.Table(table(ResultTable{Detail: true, Title: "Lambda chosen for " + what}, flipped, func(f *noiseFit) any { return f.Lambda }))
+		for set, figure := range figures {
+			bars := simulate.Series{Name: what, Form: simulate.Bars}
+			for _, m := range c.Methods {
+				i := correctedT(at(set, flipped, m).Errors, 1/float64(c.Folds-1))
+				plot(&bars, Difference{i.Mean, max(i.Low, 0), i.High})
+			}
+			figure.Series = append(figure.Series, bars)
+		}
 	}
-	s.Table(work)
+	s.Table(table(ResultTable{Detail: true, Title: "Passes over the data at the chosen lambda, wrong labels, mean over the folds"}, 1, func(f *noiseFit) any { return f.Passes }))
 	for set, name := range noiseSets {
 		s.Figure("error-"+name, figures[set])
 	}
-	return nil
 }
 
 // claimResistance reports the paper's claims about figure 3.
-func claimResistance(s *Setting, at func(set, flipped, method int) *noiseFit) {
-	t19 := noiseMethodAt("t = 1.9")
-	against := func(set, flipped, method int) Difference {
+func claimResistance(s *Setting, at func(set, flipped int, method string) *noiseFit) {
+	const t19 = "t = 1.9"
+	against := func(set, flipped int, method string) Difference {
 		return mcNemar(at(set, flipped, t19).Wrong, at(set, flipped, method).Wrong)
 	}
 	for set, name := range noiseSets {
 		c := Claim{Claim: "wrong labels on " + name + ": t = 1.9 beats logistic, SVM and probit", Paper: "figure 3: significantly",
 			Why: "one of them is better on these test items"}
 		for _, m := range []string{"logistic", "SVM", "probit"} {
-			d := against(set, 1, noiseMethodAt(m))
+			d := against(set, 1, m)
 			if name == "USPS-N" && m == "probit" { // here the paper's probit is marginally better
 				c.Claim, c.Paper = "wrong labels on USPS-N: t = 1.9 beats logistic and SVM, and probit beats it", "figure 3: marginally"
 				c.Parts = append(c.Parts, above("less "+m, d, 0))
@@ -289,49 +271,49 @@ func claimResistance(s *Setting, at func(set, flipped, method int) *noiseFit) {
 	}
 	usps := slices.Index(noiseSets, "USPS-N")
 	s.Claim(Claim{Own: true, Claim: "wrong labels on USPS-N: probit beats t = 1.9 if its training starts from the weights of logistic regression", Unit: "points", Why: "it does worse",
-		Parts: []Part{below("", mcNemar(at(usps, 1, noiseMethodAt(warmProbit)).Wrong, at(usps, 1, t19).Wrong), 0)}})
+		Parts: []Part{below("", mcNemar(at(usps, 1, warmProbit).Wrong, at(usps, 1, t19).Wrong), 0)}})
 	c := Claim{Claim: "right labels: t = 1.9 is within a point of logistic and SVM on every set", Paper: "figure 3: very similar", Unit: "points", Why: "the difference is more than a point on one set"}
 	for set, name := range noiseSets {
 		for _, m := range []string{"logistic", "SVM"} {
-			c.Parts = append(c.Parts, within(name+" less "+m, against(set, 0, noiseMethodAt(m)), 1))
+			c.Parts = append(c.Parts, within(name+" less "+m, against(set, 0, m), 1))
 		}
 	}
 	s.Claim(c)
 	// pooled combines the mistakes of all sets.
-	pooled := func(flipped, method int) (all mistakes) {
+	pooled := func(method string) (all mistakes) {
 		for set := range noiseSets {
-			all = append(all, at(set, flipped, method).Wrong...)
+			all = append(all, at(set, 1, method).Wrong...)
 		}
 		return all
 	}
-	d := mcNemar(pooled(1, noiseMethodAt("ramp SVM")), pooled(1, t19))
+	d := mcNemar(pooled("ramp SVM"), pooled(t19))
 	s.Claim(Claim{Claim: "wrong labels, all sets together: the ramp SVM is worse than t = 1.9", Paper: "footnote 4: worse than the other algorithms", Parts: []Part{above("", d, 0)}, Unit: "points", Why: "it is better"})
 	var more []float64
 	for set := range noiseSets {
 		for flipped := range 2 {
-			more = append(more, math.Log(at(set, flipped, t19).Passes/at(set, flipped, noiseMethodAt("logistic")).Passes))
+			more = append(more, math.Log(at(set, flipped, t19).Passes/at(set, flipped, "logistic").Passes))
 		}
 	}
 	d = pairedT(more)
 	s.Claim(Claim{Claim: "t = 1.9 takes longer to train than logistic regression: times as long", Paper: "section 6", Why: "it takes fewer passes",
 		Parts: []Part{above("", Difference{math.Exp(d.Mean), math.Exp(d.Low), math.Exp(d.High)}, 1)}, Unit: "times the passes over the data, the geometric mean over sets"})
-	ls := at(0, 1, noiseMethodAt("probit")).Wrong
-	d = mcNemar(ls, at(0, 1, noiseMethodAt("-log Phi")).Wrong)
+	ls := at(0, 1, "probit").Wrong
+	d = mcNemar(ls, at(0, 1, "-log Phi").Wrong)
 	s.Claim(Claim{Own: true, Claim: "wrong labels on Long-Servedio: 1 - erf(2u) resists, the convex -log Phi does not", Why: "the difference is less than five points",
-		Parts: []Part{below("", d, -5)}, Unit: "points", Ours: fmt.Sprintf("%.2f against %.2f %%", ls.error(), at(0, 1, noiseMethodAt("-log Phi")).Wrong.error())})
-	d = mcNemar(pooled(1, noiseMethodAt(warmProbit)), pooled(1, noiseMethodAt("probit")))
+		Parts: []Part{below("", d, -5)}, Unit: "points", Ours: fmt.Sprintf("%.2f against %.2f %%", ls.error(), at(0, 1, "-log Phi").Wrong.error())})
+	d = mcNemar(pooled(warmProbit), pooled("probit"))
 	s.Claim(Claim{Own: true, Claim: "wrong labels, all sets together: the probit loss does better from the weights of logistic regression than from zero", Parts: []Part{below("", d, 0)}, Unit: "points", Why: "it does worse"})
-	d = mcNemar(pooled(1, noiseMethodAt("t = 1.6, dropout 0.3")), pooled(1, noiseMethodAt("t = 1.6")))
+	d = mcNemar(pooled("t = 1.6, dropout 0.3"), pooled("t = 1.6"))
 	s.Claim(Claim{Own: true, Claim: "wrong labels, all sets together: dropout helps t = 1.6", Parts: []Part{below("", d, 0)}, Unit: "points", Why: "it does harm"})
 }
 
 // reportInfluences reports figure 4.
-func reportInfluences(s *Setting, at func(set, flipped, method int) *noiseFit) {
+func reportInfluences(s *Setting, at func(set, flipped int, method string) *noiseFit) {
 	const bins = 50
 	t := ResultTable{Title: "Influences xi under t = 1.9 as a detector of wrong labels, over the folds", Columns: []string{"set", "AUC", "from", "to", "mean xi of right labels", "of wrong labels"}, Digits: 3}
 	claim := Claim{Claim: "wrong labels have much smaller influences than right ones on every set: AUC above 0.75", Paper: "figure 4", Why: "not on one of the sets"}
 	for set, name := range noiseSets {
-		fit := at(set, 1, noiseMethodAt("t = 1.9"))
+		fit := at(set, 1, "t = 1.9")
 		f := &simulate.Figure{Title: "Influences on " + name + ", t = 1.9, one training set", X: "influence xi", Y: fmt.Sprintf("training examples in each of %d bins", bins)}
 		for k, xi := range fit.Influences {
 			y := make([]float64, bins)
@@ -347,12 +329,13 @@ func reportInfluences(s *Setting, at func(set, flipped, method int) *noiseFit) {
 		}
 		s.Figure("influence-"+name, f)
 		d := correctedT(fit.AUC, 1/float64(len(fit.AUC)-1))
-		t.Rows = append(t.Rows, []any{name, d.Mean, max(d.Low, 0), min(d.High, 1), stat.Mean(fit.Influences[0], nil), stat.Mean(fit.Influences[1], nil)})
-		claim.Parts = append(claim.Parts, above(name, Difference{d.Mean, max(d.Low, 0), min(d.High, 1)}, 0.75))
+		d.Low, d.High = max(d.Low, 0), min(d.High, 1)
+		t.Rows = append(t.Rows, []any{name, d.Mean, d.Low, d.High, stat.Mean(fit.Influences[0], nil), stat.Mean(fit.Influences[1], nil)})
+		claim.Parts = append(claim.Parts, above(name, d, 0.75))
 	}
 	s.Table(t)
 	s.Claim(claim)
-	fit := at(0, 1, noiseMethodAt("t = 1.9"))
+	fit := at(0, 1, "t = 1.9")
 	right, wrong := spikes(fit.Influences[0]), spikes(fit.Influences[1])
 	s.Claim(Claim{Claim: "Long-Servedio: the influences have four spikes, those of wrong labels on the left", Paper: "figure 4",
 		Ours:    fmt.Sprintf("wrong labels at %.2f, right labels at %.2f", wrong, right),
@@ -381,134 +364,95 @@ func spikes(xi []float64) (at []float64) {
 }
 
 // moreNoise tests what the last section of the paper warns of: more wrong labels. It uses Long-Servedio.
-func moreNoise(ctx context.Context, s *Setting, c labelNoiseConfig, set *noiseSet, at func(set, flipped, method int) *noiseFit) error {
+func moreNoise(ctx context.Context, s *Setting, c labelNoiseConfig, set *noiseSet, at func(set, flipped int, method string) *noiseFit) error {
 	methods := []string{"logistic", "t = 1.6", "t = 1.9", "probit"}
 	const t19, probit = 2, 3
 	n := len(methods)
-	fits := make([]noiseFit, len(c.More)*n)
-	s.Expect(len(fits))
-	err := s.Parallel(ctx, len(fits), func(ctx context.Context, i int) (err error) {
-		fraction, m := c.More[i/n], noiseMethods[noiseMethodAt(methods[i%n])]
-		fits[i], err = Cell(ctx, s, []any{"more wrong labels", fraction, m.name, c.key(set.used)}, func() (noiseFit, error) {
-			s.Say("%s on Long-Servedio, %g %% wrong labels", m.name, 100*fraction)
-			d, err := set.draw(c, fraction)
-			if err != nil {
-				return noiseFit{}, err
-			}
-			return d.fit(ctx, m, c)
-		})
-		return err
+	fits, err := Cells(ctx, s, len(c.More)*n, func(ctx context.Context, i int) (any, func() (noiseFit, error)) {
+		fraction, m := c.More[i/n], noiseMethodOf(methods[i%n])
+		return []any{"more wrong labels", fraction, m.name, c.key(set.used)}, func() (noiseFit, error) { return set.fit(ctx, s, c, m, fraction) }
 	})
 	if err != nil {
 		return err
 	}
-	t := ResultTable{Title: "Test error, %, on Long-Servedio by share of wrong labels", Columns: []string{"loss", fmt.Sprintf("%g %%", 100*c.Flipped)}, Digits: 2}
+	columns := mapped(append([]float64{c.Flipped}, c.More...), func(fraction float64) string { return fmt.Sprintf("%g %%", 100*fraction) })
+	wrong := func(m, column int) mistakes {
+		if column == 0 {
+			return at(0, 1, methods[m]).Wrong
+		}
+		return fits[(column-1)*n+m].Wrong
+	}
+	s.Table(matrix(ResultTable{Title: "Test error, %, on Long-Servedio by share of wrong labels", Digits: 2}, "loss", columns, methods, func(m, column int) any { return wrong(m, column).error() }))
 	degrade := Claim{Claim: "Long-Servedio: t = 1.9 degrades if clearly more than 10 % of the labels are wrong", Paper: "section 7: it may", Unit: "points more than at 10 %", Why: "it does not"}
 	behind := Claim{Own: true, Claim: "Long-Servedio: the probit loss is better than t = 1.9 if more than 10 % of the labels are wrong", Unit: "points", Why: "it is worse"}
-	for m, name := range methods {
-		at10 := at(0, 1, noiseMethodAt(name)).Wrong
-		row := []any{name, at10.error()}
-		for k, fraction := range c.More {
-			text, wrong := fmt.Sprintf("%g %%", 100*fraction), fits[k*n+m].Wrong
-			if m == 0 {
-				t.Columns = append(t.Columns, text)
-			}
-			if row = append(row, wrong.error()); m != t19 {
-				continue
-			}
-			if fraction > 0.25 {
-				degrade.Parts = append(degrade.Parts, above(text, mcNemar(wrong, at10), 0))
-			}
-			behind.Parts = append(behind.Parts, below(text, mcNemar(fits[k*n+probit].Wrong, wrong), 0))
+	for k, fraction := range c.More {
+		if fraction > 0.25 {
+			degrade.Parts = append(degrade.Parts, above(columns[k+1], mcNemar(wrong(t19, k+1), wrong(t19, 0)), 0))
 		}
-		t.Rows = append(t.Rows, row)
+		behind.Parts = append(behind.Parts, below(columns[k+1], mcNemar(wrong(probit, k+1), wrong(t19, k+1)), 0))
 	}
-	s.Table(t)
 	s.Claim(degrade)
 	s.Claim(behind)
 	return nil
 }
 
-// onlineNoise makes one pass with the online learner over the same sets.
-func onlineNoise(ctx context.Context, s *Setting, c labelNoiseConfig, sets []noiseSet) error {
+// onlineNoise makes one pass with the online learner over the same sets. held has the errors of the constant answer.
+func onlineNoise(ctx context.Context, s *Setting, c labelNoiseConfig, sets []*noiseSet, held []any) error {
 	losses := []string{"logistic", "t-logistic:1.6"}
-	wrong := make([]mistakes, len(sets)*4)
-	s.Expect(len(wrong))
-	err := s.Parallel(ctx, len(wrong), func(ctx context.Context, i int) (err error) {
-		set, flipped, loss := &sets[i/4], i/2%2, losses[i%2]
-		wrong[i], err = Cell(ctx, s, []any{"online", loss, set.name, flipped, c.key(set.used)}, func() (mistakes, error) {
-			d, err := set.draw(c, c.Flipped*float64(flipped))
-			if err != nil {
-				return nil, err
-			}
-			return d.online(loss)
-		})
-		return err
+	wrong, err := Cells(ctx, s, len(sets)*4, func(ctx context.Context, i int) (any, func() (mistakes, error)) {
+		set, flipped, loss := sets[i/4], i/2%2, losses[i%2]
+		return []any{"online", loss, set.name, flipped, c.key(set.used)}, func() (mistakes, error) {
+			return set.draw(c, c.Flipped*float64(flipped)).online(loss), nil
+		}
 	})
 	if err != nil {
 		return err
 	}
 	t := ResultTable{Detail: true, Title: "Test error, %, of the streaming learner after one pass, noise none", Columns: append([]string{"loss", "training labels"}, noiseSets...), Digits: 2}
-	var pooled, others [2]mistakes // mistakes after wrong labels, by loss: over all sets, and over all except Long-Servedio
-	claim := Claim{Own: true, Claim: "one pass online: t = 1.6 is better than logistic regression after wrong labels, on every set", Unit: "points", Why: "it is worse on one of them"}
-	for flipped, what := range []string{"right", "some wrong"} {
-		for k, loss := range losses {
-			row := []any{loss, what}
-			for set := range sets {
-				w := wrong[set*4+flipped*2+k]
-				row = append(row, w.error())
-				if flipped == 0 {
-					continue
-				}
-				if pooled[k] = append(pooled[k], w...); set > 0 {
-					others[k] = append(others[k], w...)
-				}
-				if k == 1 {
-					claim.Parts = append(claim.Parts, below(noiseSets[set], mcNemar(w, wrong[set*4+2]), 0))
-				}
-			}
-			t.Rows = append(t.Rows, row)
+	for row, what := range []string{"right", "right", "some wrong", "some wrong"} {
+		line := []any{losses[row%2], what}
+		for set := range sets {
+			line = append(line, wrong[set*4+row].error())
 		}
+		t.Rows = append(t.Rows, line)
 	}
-	constant := []any{"constant answer", ""}
-	for set := range sets {
-		d, err := sets[set].draw(c, 0)
-		if err != nil {
-			return err
-		}
-		constant = append(constant, d.constant(0, d.held))
-	}
-	t.Rows = append(t.Rows, constant)
+	t.Rows = append(t.Rows, append([]any{"constant answer", ""}, held...))
 	s.Table(t)
+	claim := Claim{Own: true, Claim: "one pass online: t = 1.6 is better than logistic regression after wrong labels, on every set", Unit: "points", Why: "it is worse on one of them"}
+	var pooled, others [2]mistakes // mistakes after wrong labels, by loss: over all sets, and over all except Long-Servedio
+	for set, name := range noiseSets {
+		after := wrong[set*4+2 : set*4+4]
+		claim.Parts = append(claim.Parts, below(name, mcNemar(after[1], after[0]), 0))
+		for k, w := range after {
+			if pooled[k] = append(pooled[k], w...); set > 0 {
+				others[k] = append(others[k], w...)
+			}
+		}
+	}
 	claim.Ours = fmt.Sprintf("all sets together %s, without Long-Servedio %s", mcNemar(pooled[1], pooled[0]), mcNemar(others[1], others[0]))
 	s.Claim(claim)
 	return nil
 }
 
 // randomStarts computes figure 5. It trains on the rows for cross validation. The test set is the rows that chose
-// lambda, with their true labels.
-func randomStarts(ctx context.Context, s *Setting, c labelNoiseConfig, sets []noiseSet, at func(set, flipped, method int) *noiseFit) error {
+// lambda, with their true labels. On it the constant answer has the errors held.
+func randomStarts(ctx context.Context, s *Setting, c labelNoiseConfig, sets []*noiseSet, held []any, at func(set, flipped int, method string) *noiseFit) error {
 	n := len(startMethods)
-	lambda := func(i int) float64 { return at(i/n, 1, noiseMethodAt(startMethods[i%n])).Lambda }
+	lambda := func(i int) float64 { return at(i/n, 1, startMethods[i%n]).Lambda }
 	startKey := func(i, rows int) any {
 		return []any{"starts", c.Starts, rows, noiseSets[i/n], startMethods[i%n], lambda(i), c.key(sets[i/n].used)}
 	}
-	for set := range sets {
-		x := &sets[set]
+	for set, x := range sets {
 		if err := takeWhole(s, &x.rows, x.folds(c), n, func(i int) any { return startKey(n*set+i, x.folds(c)) }); err != nil {
 			return err
 		}
 	}
-	ends := make([][]float64, len(sets)*n) // test errors in %
-	s.Expect(len(ends))
-	err := s.Parallel(ctx, len(ends), func(ctx context.Context, i int) (err error) {
-		set, m := &sets[i/n], noiseMethods[noiseMethodAt(startMethods[i%n])]
-		ends[i], err = Cell(ctx, s, startKey(i, set.trained(c)), func() ([]float64, error) {
+	// ends are test errors in %
+	ends, err := Cells(ctx, s, len(sets)*n, func(ctx context.Context, i int) (any, func() ([]float64, error)) {
+		set, m := sets[i/n], noiseMethodOf(startMethods[i%n])
+		return startKey(i, set.trained(c)), func() ([]float64, error) {
 			s.Say("%d starts of %s on %s", c.Starts, m.name, set.name)
-			d, err := set.draw(c, c.Flipped)
-			if err != nil {
-				return nil, err
-			}
+			d := set.draw(c, c.Flipped)
 			var all []float64
 			for k := range c.Starts {
 				r := rand.New(rand.NewPCG(s.Seed, uint64(k)))
@@ -516,15 +460,14 @@ func randomStarts(ctx context.Context, s *Setting, c labelNoiseConfig, sets []no
 				for j := range start {
 					start[j] = r.Float64() - 0.5
 				}
-				w, _, err := d.train(ctx, m, lambda(i), c, d.rows(d.held, d.held+set.trained(c)), start)
+				fit, err := d.train(ctx, m, lambda(i), c, rowsFrom(d.held, d.held+set.trained(c)), start)
 				if err != nil {
 					return nil, err
 				}
-				all = append(all, d.wrong(w, d.rows(0, d.held)).error())
+				all = append(all, d.wrong(fit, rowsFrom(0, d.held)).error())
 			}
 			return all, nil
-		})
-		return err
+		}
 	})
 	if err != nil {
 		return err
@@ -541,22 +484,14 @@ func randomStarts(ctx context.Context, s *Setting, c labelNoiseConfig, sets []no
 			e := ends[set*n+k]
 			mean, deviation := stat.Mean(e, nil), standardDeviation(e)
 			t.Rows = append(t.Rows, []any{name, m, mean, deviation.Mean, deviation.Low, deviation.High, slices.Min(e), slices.Max(e)})
-			line.Y, line.Low, line.High = append(line.Y, mean), append(line.Low, slices.Min(e)), append(line.High, slices.Max(e))
+			plot(&line, Difference{mean, slices.Min(e), slices.Max(e)})
 			if strings.HasPrefix(m, "t = ") {
 				steady.Parts = append(steady.Parts, below(name+" "+m, deviation, 1))
 			}
 			sorted := slices.Sorted(slices.Values(e))
-			from := make([]float64, len(e))
-			for i := range e {
-				from[i] = math.Abs(e[i] - sorted[len(e)/2])
-			}
-			away = append(away, from)
+			away = append(away, mapped(e, func(x float64) float64 { return math.Abs(x - sorted[len(e)/2]) }))
 		}
-		d, err := sets[set].draw(c, 0)
-		if err != nil {
-			return err
-		}
-		t.Rows = append(t.Rows, []any{name, "constant answer", d.constant(0, d.held), nil, nil, nil, nil, nil})
+		t.Rows = append(t.Rows, []any{name, "constant answer", held[set], nil, nil, nil, nil, nil})
 		f.Series = []simulate.Series{line}
 		s.Figure("starts-"+name, f)
 		each := slices.Clone(away[4])
@@ -579,16 +514,15 @@ type noisyData struct {
 }
 
 // draw returns the used examples with a fraction of wrong labels. The order of the examples is always the same.
-func (set *noiseSet) draw(c labelNoiseConfig, fraction float64) (*noisyData, error) {
+func (set *noiseSet) draw(c labelNoiseConfig, fraction float64) *noisyData {
 	return newNoisyData(slices.Clone(set.examples[:set.used]), c, fraction, rand.New(rand.NewPCG(set.seed, set.stream)))
 }
 
-func loadNoiseSets(ctx context.Context, s *Setting, c labelNoiseConfig) ([]noiseSet, error) {
-	var sets []noiseSet
+func loadNoiseSets(ctx context.Context, s *Setting, c labelNoiseConfig) (sets []*noiseSet, err error) {
 	add := func(source string, examples []event.Example) {
 		h := fnv.New64a()
 		fmt.Fprint(h, source)
-		sets = append(sets, noiseSet{noiseSets[len(sets)], examples, min(c.Examples, len(examples)), c.StartRows, s.Seed, h.Sum64()})
+		sets = append(sets, &noiseSet{noiseSets[len(sets)], examples, min(c.Examples, len(examples)), c.StartRows, s.Seed, h.Sum64()})
 	}
 	for i, made := range []func(r *rand.Rand) event.Example{longServedio, measeWyner} {
 		r := rand.New(rand.NewPCG(s.Seed, uint64(i)))
@@ -598,59 +532,43 @@ func loadNoiseSets(ctx context.Context, s *Setting, c labelNoiseConfig) ([]noise
 		}
 		add(noiseSets[i], examples)
 	}
-	for _, f := range []struct {
-		folder string
-		schema *event.Schema
-		label  func(label int) int
-	}{
-		{"mushrooms", Binary(), nil},
-		{"usps", Classes("0", "1", "2", "3", "4", "5", "6", "7", "8", "9"), func(label int) int { return max(label-8, 0) }},
-		{"a9a", Binary(), nil},
-		{"w8a", Binary(), nil},
-	} {
-		var examples []event.Example
-		for _, file := range []string{"train.svm.gz", "test.svm.gz"} {
-			err := s.EachExample(ctx, f.schema, f.folder, file, false, func(_ int, e *event.Example) error {
-				x := event.Example{Label: e.Label, Weight: 1, Features: e.Features.Clone()}
-				if f.label != nil {
-					x.Label = f.label(x.Label)
-				}
-				examples = append(examples, x)
-				return nil
-			})
-			if err != nil {
-				return nil, err
-			}
+	for _, folder := range []string{"mushrooms", "usps", "a9a", "w8a"} {
+		schema := Binary()
+		change := func(e *event.Example) { e.Weight = 1 }
+		if folder == "usps" {
+			schema = digits()
+			change = func(e *event.Example) { e.Weight, e.Label = 1, isNine(e.Label) }
 		}
-		add(f.folder, examples)
+		examples, err := s.examples(ctx, schema, folder, change, "train.svm.gz", "test.svm.gz")
+		if err != nil {
+			return nil, err
+		}
+		add(folder, examples)
 	}
 	return sets, nil
 }
 
 // newNoisyData first shuffles the examples and then makes labels wrong. The order therefore does not depend on the
 // fraction of wrong labels.
-func newNoisyData(examples []event.Example, c labelNoiseConfig, flipped float64, r *rand.Rand) (*noisyData, error) {
+func newNoisyData(examples []event.Example, c labelNoiseConfig, flipped float64, r *rand.Rand) *noisyData {
 	r.Shuffle(len(examples), func(i, j int) { examples[i], examples[j] = examples[j], examples[i] })
 	d := &noisyData{examples: examples, held: int(c.Validation * float64(len(examples)))}
-	var b batch.Builder
 	for i := range examples {
 		e := &examples[i]
 		d.truth = append(d.truth, e.Label)
 		if r.Float64() < flipped {
 			e.Label = 1 - e.Label
 		}
-		if err := b.Add(e); err != nil {
-			return nil, err
-		}
 	}
-	d.all = b.Data(Binary())
-	return d, nil
+	d.all = dataOf(Binary(), examples)
+	return d
 }
 
-func (d *noisyData) rows(from, to int) []int {
-	var rows []int
-	for i := from; i < to; i++ {
-		rows = append(rows, i)
+// rowsFrom returns the rows from, …, to-1.
+func rowsFrom(from, to int) []int {
+	rows := make([]int, to-from)
+	for i := range rows {
+		rows[i] = from + i
 	}
 	return rows
 }
@@ -660,34 +578,17 @@ func (d *noisyData) constant(from, to int) float64 {
 	return constantError(to-from, func(i int) int { return d.truth[from+i] })
 }
 
-// fold returns the training and test rows of fold k for cross validation.
-func (d *noisyData) fold(k, folds int) (train, test []int) {
-	for i := d.held; i < len(d.truth); i++ {
-		if (i-d.held)%folds == k {
-			test = append(test, i)
-		} else {
-			train = append(train, i)
-		}
-	}
-	return train, test
-}
-
-// train returns the weights for the given rows, and the training result.
-func (d *noisyData) train(ctx context.Context, m noiseMethod, lambda float64, c labelNoiseConfig, rows []int, start []float64) ([]float64, *batch.Fit, error) {
+// train trains on the given rows. If start is nil, the descent starts from zero, or for warmProbit from half the weights of
+// logistic regression.
+func (d *noisyData) train(ctx context.Context, m noiseMethod, lambda float64, c labelNoiseConfig, rows []int, start []float64) (*batch.Fit, error) {
 	if m.name == warmProbit && start == nil {
-		w, _, err := d.train(ctx, noiseMethods[noiseMethodAt("logistic")], lambda, c, rows, nil)
+		fit, err := d.train(ctx, noiseMethodOf("logistic"), lambda, c, rows, nil)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		start = slices.Clone(w)
-		floats.Scale(0.5, start)
+		start = scaled(fit.Problems[0].W, 0.5)
 	}
-	config := noiseConfig(m, lambda, c)
-	fit, err := batch.TrainFrom(ctx, d.all.Subset(rows), config, [][]float64{start})
-	if err != nil {
-		return nil, nil, err
-	}
-	return fit.Problems[0].W, fit, nil
+	return batch.TrainFrom(ctx, d.all.Subset(rows), noiseConfig(m, lambda, c), [][]float64{start})
 }
 
 func noiseConfig(m noiseMethod, lambda float64, c labelNoiseConfig) batch.Config {
@@ -696,24 +597,21 @@ func noiseConfig(m noiseMethod, lambda float64, c labelNoiseConfig) batch.Config
 	return config
 }
 
-// wrong returns the rows whose true labels the weights predict wrongly.
-func (d *noisyData) wrong(w []float64, rows []int) mistakes {
-	out := make(mistakes, len(rows))
-	for i, row := range rows {
-		if (d.all.Row(row).Dot(w)+w[d.all.Columns()] > 0) != (d.truth[row] == 1) {
-			out[i] = 1
-		}
-	}
-	return out
+// wrong returns the rows whose true labels a fit predicts wrongly.
+func (d *noisyData) wrong(fit *batch.Fit, rows []int) mistakes {
+	w := fit.Problems[0].W
+	return mistakesOf(len(rows), func(i int) bool {
+		return (d.all.Row(rows[i]).Dot(w)+w[d.all.Columns()] > 0) != (d.truth[rows[i]] == 1)
+	})
 }
 
 // fit chooses lambda and measures the error by cross validation.
 func (d *noisyData) fit(ctx context.Context, m noiseMethod, c labelNoiseConfig) (noiseFit, error) {
 	var f noiseFit
-	held := d.all.Subset(d.rows(0, d.held))
+	held, rows := d.all.Subset(rowsFrom(0, d.held)), rowsFrom(d.held, len(d.truth))
 	var err error
 	f.Lambda, err = choose(ctx, 1, c.Lambdas, func(ctx context.Context, lambda float64) (Held, error) {
-		_, fit, err := d.train(ctx, m, lambda, c, d.rows(d.held, len(d.truth)), nil)
+		fit, err := d.train(ctx, m, lambda, c, rows, nil)
 		if err != nil {
 			return Held{}, err
 		}
@@ -722,14 +620,14 @@ func (d *noisyData) fit(ctx context.Context, m noiseMethod, c labelNoiseConfig) 
 	if err != nil {
 		return f, err
 	}
-	f.Wrong = make(mistakes, len(d.truth)-d.held)
+	f.Wrong = make(mistakes, len(rows))
 	for k := range c.Folds {
-		in, out := d.fold(k, c.Folds)
-		w, fit, err := d.train(ctx, m, f.Lambda, c, in, nil)
+		in, out := heldOutFold(rows, c.Folds, k)
+		fit, err := d.train(ctx, m, f.Lambda, c, in, nil)
 		if err != nil {
 			return f, err
 		}
-		wrong := d.wrong(w, out)
+		wrong := d.wrong(fit, out)
 		for i, row := range out {
 			f.Wrong[row-d.held] = wrong[i]
 		}
@@ -753,23 +651,20 @@ func (d *noisyData) fit(ctx context.Context, m noiseMethod, c labelNoiseConfig) 
 		if len(xi[1]) == 0 {
 			continue
 		}
-		if f.AUC = append(f.AUC, smaller(xi[1], xi[0])); k == 0 {
+		if f.AUC = append(f.AUC, smaller(xi[1], xi[0])/float64(len(xi[0])*len(xi[1]))); k == 0 {
 			for label := range xi {
-				for i, x := range xi[label] {
-					xi[label][i] = math.Round(1e4*x) / 1e4
-				}
+				f.Influences[label] = mapped(xi[label], func(x float64) float64 { return math.Round(1e4*x) / 1e4 })
 			}
-			f.Influences = xi
 		}
 	}
 	return f, nil
 }
 
-// smaller returns the fraction of pairs, of a number in a and a number in b, in which the number in a is smaller. Equal
+// smaller returns the number of pairs, of a number in a and a number in b, in which the number in a is smaller. Equal
 // pairs count as one half.
-func smaller(a, b []float64) float64 {
+func smaller(a, b []float64) (pairs float64) {
 	a, b = slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b))
-	area, below, upTo := 0.0, 0, 0
+	below, upTo := 0, 0
 	for _, x := range b {
 		for below < len(a) && a[below] < x {
 			below++
@@ -777,30 +672,21 @@ func smaller(a, b []float64) float64 {
 		for upTo = max(upTo, below); upTo < len(a) && a[upTo] == x; {
 			upTo++
 		}
-		area += float64(below+upTo) / 2
+		pairs += float64(below+upTo) / 2
 	}
-	return area / float64(len(a)*len(b))
+	return pairs
 }
 
 // online returns the test mistakes of the online learner after one pass.
-func (d *noisyData) online(loss string) (mistakes, error) {
+func (d *noisyData) online(loss string) mistakes {
 	c := online.DefaultConfig()
 	c.Loss, c.Noise, c.Calibrate = loss, "none", "off"
-	l, err := online.New(c, Binary())
-	if err != nil {
-		return nil, err
-	}
-	for i := d.held; i < len(d.examples); i++ {
-		l.Learn(&d.examples[i], nil)
-	}
-	wrong := make(mistakes, d.held)
-	for i := range wrong {
+	l := newLearner(c, Binary())
+	learnAll(l, d.examples[d.held:])
+	return mistakesOf(d.held, func(i int) bool {
 		told := l.Predict(&d.examples[i])
-		if model.Predict(told.Alone().Scores) != d.truth[i] {
-			wrong[i] = 1
-		}
-	}
-	return wrong, nil
+		return model.Predict(told.Alone().Scores) != d.truth[i]
+	})
 }
 
 // longServedio draws an example of Long & Servedio 2010 in 21 dimensions with label y. A quarter of the examples have a
@@ -809,26 +695,20 @@ func (d *noisyData) online(loss string) (mistakes, error) {
 func longServedio(r *rand.Rand) event.Example {
 	label := r.IntN(2)
 	y := float64(2*label - 1)
-	x := make([]float64, 21)
-	for i := range x {
-		x[i] = -y
-	}
+	x := slices.Repeat([]float64{-y}, 21)
+	same := rowsFrom(0, 21) // coordinates that are y
 	switch r.IntN(4) {
 	case 0:
-		for i := range x {
-			x[i] = y
-		}
 	case 1:
-		for i := range 11 {
-			x[i] = y
-		}
+		same = same[:11]
 	default:
-		for _, i := range r.Perm(11)[:5] {
-			x[i] = y
-		}
+		same = r.Perm(11)[:5]
 		for _, i := range r.Perm(10)[:6] {
-			x[11+i] = y
+			same = append(same, 11+i)
 		}
+	}
+	for _, i := range same {
+		x[i] = y
 	}
 	return denseExample(x, label)
 }
@@ -851,9 +731,10 @@ func measeWyner(r *rand.Rand) event.Example {
 }
 
 func denseExample(x []float64, label int) event.Example {
-	index := make([]uint32, len(x))
-	for i := range index {
-		index[i] = uint32(i)
-	}
-	return event.Example{Label: label, Weight: 1, Features: event.Vec{Index: index, Value: x}}
+	return event.Example{Label: label, Weight: 1, Features: event.Vec{Index: allColumns(len(x)), Value: x}}
+}
+
+// allColumns returns the columns 0, …, n-1.
+func allColumns(n int) []uint32 {
+	return mapped(rowsFrom(0, n), func(i int) uint32 { return uint32(i) })
 }

@@ -78,31 +78,22 @@ func mnistCopiesContenders(s *Setting, c *nightmareConfig) []contender {
 	exact(keptCopies, dropout, oneRate(true))
 	exact(mixedDividedCopies, nil, mixed(false))
 	exact(mixedKeptCopies, nil, mixed(true))
-	pass := func(method, setting string, copied *corruption, change func(o *online.Config)) {
-		o := online.DefaultConfig()
-		o.Standardize = "none" // a dead pixel is 0 before standardization, as in the copies
-		if change != nil {
-			change(&o)
-		}
-		all = append(all, contender{method: method, setting: setting, online: &o, copies: copied})
-	}
-	pass(untouchedPass, "", nil, nil)
-	for _, x := range []struct {
-		method string
-		change func(o *online.Config, level float64)
-	}{
-		{expectedPass, func(o *online.Config, level float64) { o.ExpectedMissing = level }},
-		{dropoutPass, func(o *online.Config, level float64) { o.Noise = dropout(level).String() }},
-		{silentPass, func(o *online.Config, level float64) { o.SilentMissing = level }},
-		{cleanPass, func(o *online.Config, level float64) {
-			o.Noise, o.Optimizer, o.NoisyGradient = dropout(level).String(), "dropout-descent", "false"
-		}},
-	} {
+	pass := func(method string, change func(o *online.Config, level float64)) {
 		for _, level := range levels {
-			pass(x.method, fmt.Sprintf("q = %g", level), nil, func(o *online.Config) { x.change(o, level) })
+			all = append(all, onePass(method, fmt.Sprintf("q = %g", level), func(o *online.Config) { change(o, level) }))
 		}
 	}
-	pass(copiesPass, "", mixed(true)(0), nil)
+	untouched := func(*online.Config) {}
+	all = append(all, onePass(untouchedPass, "", untouched))
+	pass(expectedPass, func(o *online.Config, level float64) { o.ExpectedMissing = level })
+	pass(dropoutPass, func(o *online.Config, level float64) { o.Noise = dropout(level).String() })
+	pass(silentPass, func(o *online.Config, level float64) { o.SilentMissing = level })
+	pass(cleanPass, func(o *online.Config, level float64) {
+		o.Noise, o.Optimizer, o.NoisyGradient = dropout(level).String(), "dropout-descent", "false"
+	})
+	onCopies := onePass(copiesPass, "", untouched)
+	onCopies.copies = mixed(true)(0)
+	all = append(all, onCopies)
 	c.note(all)
 	return all
 }
@@ -132,15 +123,8 @@ func runMNISTCopies(ctx context.Context, s *Setting) error {
 
 // copiesClaims reports which method is better, averaged over the deleted fractions above 10 %.
 func (s *Setting) copiesClaims(c nightmareConfig, as int, methods []tuned) {
-	by := func(method string) tuned {
-		return methods[slices.IndexFunc(methods, func(m tuned) bool { return m.method == method })]
-	}
 	claim := func(text, method string, others ...string) {
-		var parts []Part
-		for _, name := range others {
-			parts = append(parts, below("less "+name, c.less(by(method), by(name), 0.1), 0))
-		}
-		s.Claim(Claim{Own: true, Claim: text, Where: shownAs[as], Parts: parts, Unit: "points", Why: "at least one of these does better"})
+		s.Claim(c.claim(Claim{Own: true, Claim: text, Where: shownAs[as]}, methods, method, others, 0.1))
 	}
 	claim("the closed form of dropout beats corrupted copies of every kind", closedDropout, allCopies...)
 	claim("the closed form of silent noise beats corrupted copies of every kind", closedSilent, allCopies...)

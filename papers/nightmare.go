@@ -79,7 +79,7 @@ const (
 	adaGradPass     = "AdaGrad, one pass"
 )
 
-func nightmareContenders(s *Setting, c *nightmareConfig) ([]contender, error) {
+func nightmareContenders(s *Setting, c *nightmareConfig) []contender {
 	base := trainConfig()
 	base.Tol, base.MaxIterations = c.Tol, c.Iterations
 	method := func(name, loss, bound string, grid ...Axis) Method {
@@ -107,33 +107,32 @@ func nightmareContenders(s *Setting, c *nightmareConfig) ([]contender, error) {
 		method(logisticL2, "logistic", "", costs("0.0001", "0.001", "0.01", "0.1", "1", "10")),
 		method(hingeNormal, "hinge", "gaussian", costs("0.01", "0.1", "1"), levels),
 	} {
-		points, err := m.Points()
-		if err != nil {
-			return nil, err
-		}
+		points := m.Points()
 		last := m.Grid[len(m.Grid)-1] // the setting that varies from contender to contender
 		for i, p := range points {
 			p.Settings.Threads = 1
 			all = append(all, contender{method: m.Name, setting: p.Name, batch: &p.Settings, follows: last.Key == "q" && i%len(last.Values) > 0})
 		}
 	}
-	add := func(name, setting string, change func(o *online.Config)) {
-		o := online.DefaultConfig()
-		o.Standardize = "none"
-		change(&o)
-		all = append(all, contender{method: name, setting: setting, online: &o})
-	}
 	for _, level := range append([]string{"0"}, q...) {
-		add(blankoutPass, "q = "+level, func(o *online.Config) { o.Noise = "dropout:" + level })
+		all = append(all, onePass(blankoutPass, "q = "+level, func(o *online.Config) { o.Noise = "dropout:" + level }))
 	}
 	for _, level := range q {
-		add("dropout descent, one pass", "q = "+level, func(o *online.Config) {
+		all = append(all, onePass("dropout descent, one pass", "q = "+level, func(o *online.Config) {
 			o.Noise, o.Optimizer, o.NoisyGradient = "dropout:"+level, "dropout-descent", "false"
-		})
+		}))
 	}
-	add(adaGradPass, "", func(o *online.Config) { o.Noise = "none" })
+	all = append(all, onePass(adaGradPass, "", func(o *online.Config) { o.Noise = "none" }))
 	c.note(all)
-	return all, nil
+	return all
+}
+
+// onePass returns a contender that learns online. It does not standardize, because a dead pixel would no longer be 0.
+func onePass(method, setting string, change func(o *online.Config)) contender {
+	o := online.DefaultConfig()
+	o.Standardize = "none"
+	change(&o)
+	return contender{method: method, setting: setting, online: &o}
 }
 
 // note stores the settings of the contenders in c.
@@ -152,9 +151,7 @@ func (x *contender) train(ctx context.Context, schema *event.Schema, d *batch.Da
 			*w = nil
 		}
 		if x.copies != nil {
-			if d, err = x.copies.data(schema, nil, examples); err != nil {
-				return nil, false, err
-			}
+			d = x.copies.data(schema, nil, examples)
 		}
 		fit, err := batch.TrainFrom(ctx, d, *x.batch, *w)
 		if err != nil {
@@ -166,18 +163,7 @@ func (x *contender) train(ctx context.Context, schema *event.Schema, d *batch.Da
 		}
 		return fit.Model, fit.Converged, nil
 	}
-	l, err := online.New(*x.online, schema.Clone())
-	if err != nil {
-		return nil, false, err
-	}
-	if x.copies != nil {
-		err = x.copies.learn(l, examples)
-	} else {
-		for i := range examples {
-			l.Learn(&examples[i], nil)
-		}
-	}
-	return l.Snapshot().Model().Compact(), true, err
+	return learned(newLearner(*x.online, schema.Clone()), x.copies, examples), true, nil
 }
 
 func runMNISTNightmare(ctx context.Context, s *Setting) error {
@@ -186,10 +172,7 @@ func runMNISTNightmare(ctx context.Context, s *Setting) error {
 		Levels: Pick(s, []float64{0, 0.5, 0.8}, []float64{0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9}, []float64{0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9}),
 		Tol:    Pick(s, 1e-1, 1e-2, 1e-3), Iterations: Pick(s, 10, 60, 0),
 	}
-	contenders, err := nightmareContenders(s, &c)
-	if err != nil {
-		return err
-	}
+	contenders := nightmareContenders(s, &c)
 	cells, err := s.nightmareCells(ctx, c, contenders)
 	if err != nil {
 		return err
@@ -206,21 +189,18 @@ func runMNISTNightmare(ctx context.Context, s *Setting) error {
 // nightmareCells trains the contenders on the digits and measures them for every kind of deletion.
 func (s *Setting) nightmareCells(ctx context.Context, c nightmareConfig, contenders []contender) ([]nightmareCell, error) {
 	s.Configure(c)
-	schema := Classes("0", "1", "2", "3", "4", "5", "6", "7", "8", "9")
-	train, err := s.examples(ctx, schema, "mnist", "train-images-idx3-ubyte.gz", c.Train+c.Validation)
+	schema := digits()
+	train, err := s.firstExamples(ctx, schema, "mnist", "train-images-idx3-ubyte.gz", c.Train+c.Validation)
 	if err != nil {
 		return nil, err
 	}
-	test, err := s.examples(ctx, schema, "mnist", "t10k-images-idx3-ubyte.gz", c.Test)
+	test, err := s.firstExamples(ctx, schema, "mnist", "t10k-images-idx3-ubyte.gz", c.Test)
 	if err != nil {
 		return nil, err
 	}
 	validation := train[c.Train:]
 	train = train[:c.Train]
-	d, err := dataOf(schema, train)
-	if err != nil {
-		return nil, err
-	}
+	d := dataOf(schema, train)
 	means := columnMeans(train, mnistPixels)
 	var chains [][]contender // each chain starts with a contender that follows no other
 	for _, x := range contenders {
@@ -229,14 +209,12 @@ func (s *Setting) nightmareCells(ctx context.Context, c nightmareConfig, contend
 		}
 		chains[len(chains)-1] = append(chains[len(chains)-1], x)
 	}
-	values := make([][]nightmareCell, len(chains))
-	s.Expect(len(chains))
-	err = s.Parallel(ctx, len(chains), func(ctx context.Context, i int) (err error) {
+	values, err := Cells(ctx, s, len(chains), func(ctx context.Context, i int) (any, func() ([]nightmareCell, error)) {
 		key := []any{chains[i][0].method, c.Train, c.Validation, c.Test, c.Levels, c.Tol, c.Iterations, shownAs}
 		for _, x := range chains[i] {
 			key = append(key, x.setting)
 		}
-		values[i], err = Cell(ctx, s, key, func() (chain []nightmareCell, err error) {
+		return key, func() (chain []nightmareCell, err error) {
 			var w [][]float64
 			for _, x := range chains[i] {
 				s.Say("training %s, %s", x.method, x.setting)
@@ -246,15 +224,12 @@ func (s *Setting) nightmareCells(ctx context.Context, c nightmareConfig, contend
 				}
 				cell := nightmareCell{Converged: converged, Wrong: c.corruptedMistakes(m, means, test, s.Seed+1)}
 				for as, levels := range c.corruptedMistakes(m, means, validation, s.Seed) {
-					for _, wrong := range levels {
-						cell.Validation[as] = append(cell.Validation[as], wrong.error())
-					}
+					cell.Validation[as] = mapped(levels, mistakes.error)
 				}
 				chain = append(chain, cell)
 			}
 			return chain, nil
-		})
-		return err
+		}
 	})
 	if err != nil {
 		return nil, err
@@ -267,10 +242,7 @@ func (s *Setting) nightmareCells(ctx context.Context, c nightmareConfig, contend
 func (c nightmareConfig) corruptedMistakes(m *model.Linear, means []float64, images []event.Example, seed uint64) (wrong [ways][]mistakes) {
 	scores := make([]float64, m.Outputs)
 	var x event.Vec
-	all := event.Vec{Value: make([]float64, len(means))}
-	for pixel := range means {
-		all.Index = append(all.Index, uint32(pixel))
-	}
+	all := event.Vec{Index: allColumns(len(means)), Value: make([]float64, len(means))}
 	var dead []bool
 	for _, fraction := range c.Levels {
 		corrupter := batch.Corrupter{Noise: loss.Dropout{Q: fraction}, Seed: seed}
@@ -312,19 +284,8 @@ func (c nightmareConfig) corruptedMistakes(m *model.Linear, means []float64, ima
 // less returns, by test image, the error of method a minus the error of method b. The errors are averaged over the
 // levels above the given one.
 func (c nightmareConfig) less(a, b tuned, above float64) Difference {
-	each, levels := make([]float64, c.Test), 0.0
-	for i, level := range c.Levels {
-		if level > above {
-			levels++
-			for n := range each {
-				each[n] += 100 * (float64(a.wrong[i][n]) - float64(b.wrong[i][n]))
-			}
-		}
-	}
-	for n := range each {
-		each[n] /= levels
-	}
-	return pairedT(each)
+	from := slices.IndexFunc(c.Levels, func(level float64) bool { return level > above })
+	return meanLess(a.wrong[from:], b.wrong[from:])
 }
 
 // tuned is the result of a method that chooses a setting for each level.
@@ -356,26 +317,18 @@ func tune(c nightmareConfig, as int, contenders []contender, cells []nightmareCe
 var nightmarePaper = []string{dropoutSVM, dropoutLogistic, hingeL2, hingeFDROP, mcfLogistic, mcfQuadratic}
 
 func (s *Setting) reportNightmare(c nightmareConfig, as int, methods []tuned) {
-	columns := []string{"method"}
-	for _, level := range c.Levels {
-		columns = append(columns, strconv.FormatFloat(100*level, 'g', 4, 64)+" %")
-	}
-	errors := ResultTable{Detail: as == atMeans || as == divided && slices.ContainsFunc(methods, func(m tuned) bool { return m.method == dropoutSVM }), Title: "Test error (%) by share of the pixels deleted, " + shownAs[as] + ", settings chosen for each share", Columns: columns, Digits: 1}
-	chosen := ResultTable{Detail: true, Title: "Chosen settings, " + shownAs[as], Columns: columns}
+	columns := mapped(c.Levels, func(level float64) string { return strconv.FormatFloat(100*level, 'g', 4, 64) + " %" })
+	names := mapped(methods, func(m tuned) string { return m.method })
+	s.Table(matrix(ResultTable{Detail: as == atMeans || as == divided && slices.Contains(names, dropoutSVM), Title: "Test error (%) by share of the pixels deleted, " + shownAs[as] + ", settings chosen for each share", Digits: 1},
+		"method", columns, names, func(m, level int) any { return methods[m].wrong[level].error() }))
+	s.Table(matrix(ResultTable{Detail: true, Title: "Chosen settings, " + shownAs[as]}, "method", columns, names, func(m, level int) any { return methods[m].settings[level] }))
 	paper := &simulate.Figure{Title: "MNIST, pixels deleted at test time, " + shownAs[as], X: "pixels deleted (%)", Y: "test error (%)"}
 	ours := &simulate.Figure{Title: paper.Title, X: paper.X, Y: paper.Y}
-	var levels []float64
-	for _, level := range c.Levels {
-		levels = append(levels, 100*level)
-	}
 	for _, m := range methods {
-		row, settings := []any{m.method}, []any{m.method}
-		line := simulate.Series{Name: m.method, X: levels}
-		for i, wrong := range m.wrong {
-			row, settings = append(row, wrong.error()), append(settings, m.settings[i])
+		line := simulate.Series{Name: m.method, X: scaled(c.Levels, 100)}
+		for _, wrong := range m.wrong {
 			wrong.show(&line)
 		}
-		errors.Rows, chosen.Rows = append(errors.Rows, row), append(chosen.Rows, settings)
 		if slices.Contains(nightmarePaper, m.method) {
 			paper.Series = append(paper.Series, line)
 		}
@@ -383,8 +336,6 @@ func (s *Setting) reportNightmare(c nightmareConfig, as int, methods []tuned) {
 			ours.Series = append(ours.Series, line)
 		}
 	}
-	s.Table(errors)
-	s.Table(chosen)
 	name := [ways]string{divided: "divided", asIs: "none", atMeans: "means"}[as]
 	if as != atMeans && len(paper.Series) > 0 { // the paper does not present means
 		s.Figure(name, paper)
@@ -395,7 +346,7 @@ func (s *Setting) reportNightmare(c nightmareConfig, as int, methods []tuned) {
 // noteNightmare adds notes about the procedure to the report.
 func (s *Setting) noteNightmare(c nightmareConfig, contenders []contender, cells []nightmareCell) {
 	work := ResultTable{Detail: true, Title: "Training", Columns: []string{"method", "settings", "reached the tolerance"}}
-	solutions, stopped := 0, 0
+	solutions, reached := 0, 0
 	for i, x := range contenders {
 		if x.batch == nil {
 			continue
@@ -408,14 +359,13 @@ func (s *Setting) noteNightmare(c nightmareConfig, contenders []contender, cells
 		solutions++
 		if cells[i].Converged {
 			row[2] = row[2].(int) + 1
-		} else {
-			stopped++
+			reached++
 		}
 	}
 	s.Table(work)
 	s.Note("%d training images (the paper: 60,000), the next %d choose the settings of each fraction deleted, %d test images. Every method sees the same dead pixels. Figures show binomial intervals of 95 %%; verdicts are Student's test of the differences by image.", c.Train, c.Validation, c.Test)
 	s.Note("The paper sets deleted pixels to zero and does not mention the others, so its claims are decided with the survivors as they are. Survivors divided by the fraction left are our variant.")
-	if stopped > 0 {
+	if stopped := solutions - reached; stopped > 0 {
 		s.Note("%d of %d solutions stopped after %d iterations, before a gap or gradient of %g.", stopped, solutions, c.Iterations, c.Tol)
 	}
 	if s.Size == Default {
@@ -424,22 +374,28 @@ func (s *Setting) noteNightmare(c nightmareConfig, contenders []contender, cells
 	s.Note("The paper prints no numbers for its curves. Not in the paper: \"hinge, normal scores\" (the expectation that Dropout-SVM bounds), the methods learned online in one pass, and dead pixels at their means.")
 }
 
+// claim returns the claim that a method has a smaller error than each of the others. Errors are means over the levels
+// above the given level.
+func (c nightmareConfig) claim(claim Claim, methods []tuned, method string, others []string, above float64) Claim {
+	by := func(method string) tuned {
+		return methods[slices.IndexFunc(methods, func(m tuned) bool { return m.method == method })]
+	}
+	for _, name := range others {
+		claim.Parts = append(claim.Parts, below("less "+name, c.less(by(method), by(name), above), 0))
+	}
+	claim.Unit, claim.Why = "points", "at least one of these does better"
+	return claim
+}
+
 // nightmareClaims compares means over levels. At a single level, the choice of the images has more effect than most
 // differences between methods. The paper's claims are about asIs, because the paper sets deleted pixels to zero and
 // mentions no other change. The same comparisons for other presentations are our own claims.
 func (s *Setting) nightmareClaims(c nightmareConfig, as int, methods []tuned) {
-	by := func(method string) tuned {
-		return methods[slices.IndexFunc(methods, func(m tuned) bool { return m.method == method })]
-	}
 	claim := func(text, paper, method string, others []string, above float64) {
-		var parts []Part
-		for _, name := range others {
-			parts = append(parts, below("less "+name, c.less(by(method), by(name), above), 0))
-		}
 		if as != asIs {
 			paper = ""
 		}
-		s.Claim(Claim{Own: paper == "", Claim: text, Where: shownAs[as], Paper: paper, Parts: parts, Unit: "points", Why: "at least one of these does better"})
+		s.Claim(c.claim(Claim{Own: paper == "", Claim: text, Where: shownAs[as], Paper: paper}, methods, method, others, above))
 	}
 	if as != atMeans {
 		claim("Dropout-SVM is more robust than all competitors beyond 50 % deleted", "figure 3", dropoutSVM, nightmarePaper[1:], 0.5)
@@ -450,29 +406,4 @@ func (s *Setting) nightmareClaims(c nightmareConfig, as int, methods []tuned) {
 	}
 	claim("Dropout-Logistic beats logistic regression without noise beyond 10 % deleted", "", dropoutLogistic, []string{logisticL2}, 0.1)
 	claim("blankout's one pass beats AdaGrad's beyond 10 % deleted", "", blankoutPass, []string{adaGradPass}, 0.1)
-}
-
-// examples returns copies of the first n examples of a file.
-func (s *Setting) examples(ctx context.Context, schema *event.Schema, folder, file string, n int) ([]event.Example, error) {
-	var all []event.Example
-	err := s.EachExample(ctx, schema, folder, file, false, func(i int, e *event.Example) error {
-		if i < n {
-			all = append(all, event.Example{Features: e.Features.Clone(), Field: slices.Clone(e.Field), Label: e.Label, Weight: e.Weight})
-		}
-		return nil
-	})
-	if err == nil && len(all) < n {
-		err = fmt.Errorf("%s/%s has %d examples, want %d", folder, file, len(all), n)
-	}
-	return all, err
-}
-
-func dataOf(schema *event.Schema, examples []event.Example) (*batch.Data, error) {
-	var b batch.Builder
-	for i := range examples {
-		if err := b.Add(&examples[i]); err != nil {
-			return nil, err
-		}
-	}
-	return b.Data(schema), nil
 }

@@ -122,41 +122,30 @@ func runOnline(ctx context.Context, s *Setting) error {
 	c := onlineConfig{Part: Pick(s, 0.5, 0.1, 0.1), Etas: Pick(s, []float64{0.1, 1}, []float64{0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100}, []float64{0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100}),
 		Levels: Pick(s, []float64{0.5}, []float64{0.1, 0.3, 0.5}, []float64{0.05, 0.1, 0.2, 0.3, 0.5, 0.7}), R: Pick(s, []float64{1}, []float64{1e-5, 1e-4, 0.001, 0.01, 0.1, 1, 10, 100}, []float64{1e-6, 1e-5, 1e-4, 0.001, 0.01, 0.1, 1, 10, 100, 1000}), Points: Pick(s, 10, 60, 60)}
 	s.Configure(c)
-	s.Expect(len(streamSets) * (len(comparedOptimizers) + 1))
-	wrong := ResultTable{Title: "Progressive error of one pass, %", Digits: 2, Columns: []string{"stream", "events", "constant answer"}}
-	loss := ResultTable{Title: "Progressive log-loss of one pass, nats", Digits: 4, Columns: []string{"stream", "events"}}
-	chosen := ResultTable{Detail: true, Title: "Settings chosen on the first part of each stream: learning rate, dropout level", Columns: []string{"stream"}}
-	for _, r := range comparedOptimizers {
-		wrong.Columns, loss.Columns, chosen.Columns = append(wrong.Columns, r.name), append(loss.Columns, r.name), append(chosen.Columns, r.name)
-	}
+	names := mapped(comparedOptimizers, func(r onlineOptimizer) string { return r.name })
+	wrong := ResultTable{Title: "Progressive error of one pass, %", Digits: 2, Columns: append([]string{"stream", "events", "constant answer"}, names...)}
+	loss := ResultTable{Title: "Progressive log-loss of one pass, nats", Digits: 4, Columns: append([]string{"stream", "events"}, names...)}
+	chosen := ResultTable{Detail: true, Title: "Settings chosen on the first part of each stream: learning rate, dropout level", Columns: append([]string{"stream"}, names...)}
 	fisher := ResultTable{Title: "AdaGrad's sums of squared gradients and the Fisher information, over features seen 20 times or more", Digits: 3,
 		Columns: []string{"stream", "features", "correlation of the logarithms", "median ratio", "a tenth below", "a tenth above"}}
 	var passed [][]onlinePass // passes by stream and rule
 	var information []fisherMatch
 	for _, set := range streamSets {
 		schema := Classes(set.classes...)
-		var examples []event.Example
-		err := s.EachExample(ctx, schema, set.name, "stream.svm.gz", false, func(_ int, e *event.Example) error {
-			k := *e
-			k.Features, k.Key = e.Features.Clone(), nil
-			k.Field = slices.Clone(e.Field)
-			examples = append(examples, k)
-			return nil
-		})
+		examples, err := s.examples(ctx, schema, set.name, nil, "stream.svm.gz")
 		if err != nil {
 			return err
 		}
-		passes := make([]onlinePass, len(comparedOptimizers))
-		err = s.Parallel(ctx, len(comparedOptimizers), func(ctx context.Context, i int) (err error) {
+		passes, err := Cells(ctx, s, len(comparedOptimizers), func(ctx context.Context, i int) (any, func() (onlinePass, error)) {
+			r := comparedOptimizers[i]
 			key := struct {
 				Stream, Rule string
 				onlineConfig
-			}{set.name, comparedOptimizers[i].name, c}
-			passes[i], err = Cell(ctx, s, key, func() (onlinePass, error) {
-				s.Say("%s, %s", set.name, comparedOptimizers[i].name)
-				return c.best(ctx, comparedOptimizers[i], schema, examples)
-			})
-			return err
+			}{set.name, r.name, c}
+			return key, func() (onlinePass, error) {
+				s.Say("%s, %s", set.name, r.name)
+				return c.best(ctx, r, schema, examples)
+			}
 		})
 		if err != nil {
 			return err
@@ -228,12 +217,7 @@ func (c onlineConfig) best(ctx context.Context, r onlineOptimizer, schema *event
 	if r.noisy {
 		levels = c.Levels
 	}
-	var settings []onlineSetting
-	for _, eta := range etas {
-		for _, level := range levels {
-			settings = append(settings, onlineSetting{eta, level})
-		}
-	}
+	settings := crossed(etas, levels, func(eta, level float64) onlineSetting { return onlineSetting{eta, level} })
 	chosen, err := choose(ctx, 1, settings, func(ctx context.Context, x onlineSetting) (Held, error) {
 		p, err := c.pass(ctx, r, x, schema, examples[:int(c.Part*float64(len(examples)))])
 		if err != nil {
@@ -257,10 +241,7 @@ func (c onlineConfig) pass(ctx context.Context, r onlineOptimizer, x onlineSetti
 	config.Average, config.Adapt = 0, false
 	r.set(&config, x.Level)
 	config.LearningRate = x.Eta
-	l, err := online.New(config, schema)
-	if err != nil {
-		return p, err
-	}
+	l := newLearner(config, schema)
 	for i := range examples {
 		told := l.Learn(&examples[i], nil)
 		if model.Predict(told.Alone().Scores) != examples[i].Label {
@@ -291,36 +272,27 @@ type fisherMatch struct {
 func matchFisher(schema *event.Schema, examples []event.Example) (fisherMatch, error) {
 	config := online.DefaultConfig()
 	config.Noise, config.Average, config.Adapt, config.Standardize = "none", 0, false, "none"
-	l, err := online.New(config, schema)
-	if err != nil {
-		return fisherMatch{}, err
-	}
+	l := newLearner(config, schema)
 	type sums struct {
 		seen                  int
 		gradient, information float64
 	}
-	byFeature := map[uint32]*sums{}
+	byFeature := make([]sums, schema.Columns())
 	for i := range examples {
 		e := &examples[i]
 		told := l.Learn(e, nil)
-		f := told.Alone().Scores[0]
-		p := 1 / (1 + math.Exp(-f))
+		p := 1 / (1 + math.Exp(-told.Alone().Scores[0]))
 		g := p - float64(e.Label)
 		for j, d := range e.Features.Index {
-			s := byFeature[d]
-			if s == nil {
-				s = &sums{}
-				byFeature[d] = s
-			}
-			x := e.Features.Value[j]
+			s, x := &byFeature[d], e.Features.Value[j]
 			s.seen++
 			s.gradient += g * g * x * x
 			s.information += p * (1 - p) * x * x
 		}
 	}
 	var a, b, ratios []float64
-	for d := range uint32(schema.Columns()) { // in the order of columns, because sums must not depend on map order
-		if s := byFeature[d]; s != nil && s.seen >= 20 && s.gradient > 0 && s.information > 0 {
+	for _, s := range byFeature {
+		if s.seen >= 20 && s.gradient > 0 && s.information > 0 {
 			a, b = append(a, math.Log(s.gradient)), append(b, math.Log(s.information))
 			ratios = append(ratios, s.gradient/s.information)
 		}
@@ -361,21 +333,16 @@ func (c onlineConfig) claims(s *Setting, passed [][]onlinePass, information []fi
 	}
 	s.Claim(Claim{Own: true, Claim: "the errors of dropout descent and AdaGrad are within a quarter of each other on every stream", Parts: parts, Unit: "points",
 		Why: "its steps fall as 1/t, AdaGrad's as the root of that: where the stream drifts the former stops following"})
-	for _, x := range []struct {
-		rule int
-		name string
-	}{{optimizerAdaGrad, "AdaGrad"}, {optimizerDescent, "dropout descent"}} {
-		parts = nil
+	// less makes the claim that a rule has a smaller error than another on every stream, by the limit.
+	less := func(claim Claim, rule, other int, limit float64) {
 		for i, set := range streamSets {
-			parts = append(parts, below(set.name, mcNemar(passed[i][x.rule].Wrong, passed[i][optimizerSGD].Wrong), 0))
+			claim.Parts = append(claim.Parts, below(set.name, mcNemar(passed[i][rule].Wrong, passed[i][other].Wrong), limit))
 		}
-		s.Claim(Claim{Own: true, Claim: x.name + " beats plain SGD on every stream", Parts: parts, Unit: "points of error", Why: "it does worse on one of them"})
+		s.Claim(claim)
 	}
-	parts = nil
-	for i, set := range streamSets {
-		parts = append(parts, below(set.name, mcNemar(passed[i][optimizerRefreshed].Wrong, passed[i][optimizerQuadratic].Wrong), 0.1))
-	}
-	s.Claim(Claim{Own: true, Claim: "IRLS refreshes cost quadratic noising less than 0.1 points on every stream", Parts: parts, Unit: "points", Why: "they take effect on a stream that drifts"})
+	less(Claim{Own: true, Claim: "AdaGrad beats plain SGD on every stream", Unit: "points of error", Why: "it does worse on one of them"}, optimizerAdaGrad, optimizerSGD, 0)
+	less(Claim{Own: true, Claim: "dropout descent beats plain SGD on every stream", Unit: "points of error", Why: "it does worse on one of them"}, optimizerDescent, optimizerSGD, 0)
+	less(Claim{Own: true, Claim: "IRLS refreshes cost quadratic noising less than 0.1 points on every stream", Unit: "points", Why: "they take effect on a stream that drifts"}, optimizerRefreshed, optimizerQuadratic, 0.1)
 	s.Note("Quadratic noising is dropout descent with the paper's quadratic penalty at dropout 0.5 (bound quadratic-noising), with every other key at its default. With IRLS refreshes it is `learner.preset = \"quadratic-noising\"`: 200 events at a time the latest 1,000 are solved under the same penalty, and a refresh remains in effect only while its weights lose less than the step's on the events that follow.")
 	s.Note("The paper derives the rules and shows no experiment. Learning rate and dropout level have the lowest progressive log-loss on the first %.0f %% of a stream, AROW's r the lowest error. \"default\" is the learner with every key at its default. Verdicts are McNemar's test on the same events, each predicted before it is learned.", 100*c.Part)
 	s.Note("Fisher information equals the squared gradients only for calibrated predictions. If nearly all events are certain, a few mistakes dominate the squared gradients. Dropout descent stops following a stream that drifts, because its steps fall as 1/t.")

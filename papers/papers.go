@@ -49,12 +49,9 @@ func All() []Experiment { return slices.Clone(experiments) }
 
 // Find returns the experiment with the given name.
 func Find(name string) (Experiment, error) {
-	var names []string
-	for _, e := range experiments {
-		if e.Name == name {
-			return e, nil
-		}
-		names = append(names, e.Name)
+	names := mapped(experiments, func(e Experiment) string { return e.Name })
+	if i := slices.Index(names, name); i >= 0 {
+		return experiments[i], nil
 	}
 	return Experiment{}, fmt.Errorf("unknown experiment %q: want one of %s", name, strings.Join(names, ", "))
 }

@@ -50,13 +50,12 @@ func runQuadraticPenalty(ctx context.Context, s *Setting) error {
 	if err != nil {
 		return err
 	}
-	d, err := s.Load(ctx, Binary(), "news_athr", "train.svm.gz", func(_ int, e *event.Example) bool {
-		presence(e, unigrams)
-		return true
-	})
+	schema := Binary()
+	documents, err := s.examples(ctx, schema, "news_athr", func(e *event.Example) { presence(e, unigrams) }, "train.svm.gz")
 	if err != nil {
 		return err
 	}
+	d := dataOf(schema, documents)
 	c.Examples = d.Rows()
 	s.Configure(c)
 	s.Expect(len(c.Levels))
@@ -92,19 +91,16 @@ func (s *Setting) alongTraining(ctx context.Context, d *batch.Data, c penaltyCon
 	}
 	t := ResultTable{Detail: true, Title: "Penalties along training on AthR with " + name, Digits: 2,
 		Columns: []string{"quasi-Newton steps", "R", "R, sampled", "standard error", "R, normal scores", "R_q", "R_q / R", "negative log-likelihood", "confident examples, %", "sd of the scores"}}
-	r, normal, quadratic, loss := simulate.Series{Name: "R"}, simulate.Series{Name: "R, normal scores"}, simulate.Series{Name: "R_q", Dashed: true}, simulate.Series{Name: "negative log-likelihood"}
+	lines := []simulate.Series{{Name: "R"}, {Name: "R, normal scores"}, {Name: "R_q", Dashed: true}, {Name: "negative log-likelihood"}}
 	for _, p := range trace {
 		k := p.Penalties
 		t.Rows = append(t.Rows, []any{p.Iteration, p.R, k.Sampled, k.SampledError, k.Exact, k.Quadratic, k.Quadratic / p.R, p.LogLoss, 100 * p.Confident, p.Deviation})
-		for _, line := range []struct {
-			to *simulate.Series
-			y  float64
-		}{{&r, p.R}, {&normal, k.Exact}, {&quadratic, k.Quadratic}, {&loss, p.LogLoss}} {
-			line.to.X, line.to.Y = append(line.to.X, float64(p.Iteration)), append(line.to.Y, line.y)
+		for i, y := range []float64{p.R, k.Exact, k.Quadratic, p.LogLoss} {
+			lines[i].X, lines[i].Y = append(lines[i].X, float64(p.Iteration)), append(lines[i].Y, y)
 		}
 	}
 	s.Table(t)
-	s.Figure(fmt.Sprintf("training-%g", level), &simulate.Figure{Title: "Training on AthR with " + name, X: "quasi-Newton steps", Y: "sum over the training set", LogX: true, LogY: true, Series: []simulate.Series{r, normal, quadratic, loss}})
+	s.Figure(fmt.Sprintf("training-%g", level), &simulate.Figure{Title: "Training on AthR with " + name, X: "quasi-Newton steps", Y: "sum over the training set", LogX: true, LogY: true, Series: lines})
 	last := trace[len(trace)-1]
 	start, end := float64(d.Rows())*math.Ln2, penaltyAxis[len(penaltyAxis)-1]
 	until := nearUntil(trace, start, end)

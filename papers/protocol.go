@@ -5,6 +5,7 @@ package papers
 // splits. The confidence interval of their difference decides the verdict.
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"fmt"
@@ -33,7 +34,7 @@ func choose[S any](ctx context.Context, threads int, settings []S, try func(ctx 
 		tried[i], err = try(ctx, settings[i])
 		return err
 	})
-	return settings[Least(len(settings), nil, func(i int) Held { return tried[i] })], err
+	return settings[least(tried)], err
 }
 
 // mistakes holds 1 for each test item that a method predicted wrongly, else 0.
@@ -72,18 +73,19 @@ func (m *mistakes) UnmarshalText(text []byte) error {
 
 // error returns the fraction of mistakes in %.
 func (m mistakes) error() float64 {
-	wrong := 0
-	for _, x := range m {
-		wrong += int(x)
-	}
-	return 100 * float64(wrong) / float64(len(m))
+	return 100 * float64(bytes.Count(m, []byte{1})) / float64(len(m))
 }
 
 // show adds the error in % to a curve or bars, with its binomial confidence interval.
 func (m mistakes) show(to *simulate.Series) {
 	e := m.error()
 	half := 1.96 * math.Sqrt(e*(100-e)/float64(len(m)))
-	to.Y, to.Low, to.High = append(to.Y, e), append(to.Low, e-half), append(to.High, e+half)
+	plot(to, Difference{e, e - half, e + half})
+}
+
+// plot adds a number with its interval to a curve, points or bars.
+func plot(to *simulate.Series, d Difference) {
+	to.Y, to.Low, to.High = append(to.Y, d.Mean), append(to.Low, d.Low), append(to.High, d.High)
 }
 
 // constantError returns the error in % of always predicting the most frequent of n labels.
@@ -96,15 +98,33 @@ func constantError(n int, label func(i int) int) float64 {
 	return 100 * (1 - float64(most)/float64(n))
 }
 
-// linearMistakes returns the mistakes of a linear classifier on examples.
-func linearMistakes(m *model.Linear, examples []event.Example) mistakes {
-	out, scores := make(mistakes, len(examples)), make([]float64, m.Outputs)
-	for i := range examples {
-		if m.Predict(m.Score(&examples[i], scores)) != examples[i].Label {
+// mistakesOf returns the mistakes on n test items. The function wrong reports whether an item is predicted wrongly.
+func mistakesOf(n int, wrong func(i int) bool) mistakes {
+	out := make(mistakes, n)
+	for i := range out {
+		if wrong(i) {
 			out[i] = 1
 		}
 	}
 	return out
+}
+
+// linearMistakes returns the mistakes of a linear classifier on examples.
+func linearMistakes(m *model.Linear, examples []event.Example) mistakes {
+	scores := make([]float64, m.Outputs)
+	return mistakesOf(len(examples), func(i int) bool { return m.Predict(m.Score(&examples[i], scores)) != examples[i].Label })
+}
+
+// heldOutFold divides rows into k parts, in turn, and returns the rows of one part (held) and all others.
+func heldOutFold(rows []int, k, part int) (others, held []int) {
+	for i, row := range rows {
+		if i%k == part {
+			held = append(held, row)
+		} else {
+			others = append(others, row)
+		}
+	}
+	return others, held
 }
 
 // Difference is the difference of a measure between two methods on the same test items or splits, with a 95 %
@@ -175,6 +195,21 @@ func mcNemar(a, b mistakes) Difference {
 	difference, either := (onlyA-onlyB)/n, (onlyA+onlyB+2)/n
 	half := 1.96 * math.Sqrt((either-difference*difference)/n)
 	return Difference{100 * (onlyA - onlyB) / float64(len(a)), 100 * (difference - half), 100 * (difference + half)}
+}
+
+// meanLess returns the error of a minus the error of b, in percentage points, paired by test item. The errors are the
+// means over the mistakes in a and in b, which are all on the same test items.
+func meanLess(a, b []mistakes) Difference {
+	each := make([]float64, len(a[0]))
+	for i := range each {
+		for _, m := range a {
+			each[i] += 100 * float64(m[i]) / float64(len(a))
+		}
+		for _, m := range b {
+			each[i] -= 100 * float64(m[i]) / float64(len(b))
+		}
+	}
+	return pairedT(each)
 }
 
 // pairedT returns the mean of the differences with Student's interval. The differences must be independent, for example

@@ -176,7 +176,7 @@ func TestRepeats(t *testing.T) {
 	}
 }
 
-// TestSmaller compares the fraction of pairs with a count of pairs.
+// TestSmaller compares the number of pairs with a count of all pairs.
 func TestSmaller(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 5))
 	for range 20 {
@@ -192,8 +192,7 @@ func TestSmaller(t *testing.T) {
 				}
 			}
 		}
-		got := smaller(a, b)
-		must.Require(t, math.Abs(got-want/float64(len(a)*len(b))) <= 1e-12, "%v below %v: %g, want %g", a, b, got, want/float64(len(a)*len(b)))
+		must.Equal(t, smaller(a, b), want, a, "below", b)
 	}
 }
 
@@ -208,11 +207,12 @@ func TestConstantError(t *testing.T) {
 	}
 }
 
-// TestAmazonFolds checks that the other folds contain every review except the reviews of the fold.
-func TestAmazonFolds(t *testing.T) {
-	folds := amazonFolds{{1, 4}, {0, 5}, {2, 3, 6}}
-	for f, want := range [][]int{{0, 2, 3, 5, 6}, {1, 2, 3, 4, 6}, {0, 1, 4, 5}} {
-		must.EqualSlices(t, folds.others(f), want, "without fold", f)
+// TestHeldOutFold checks that the parts contain each row once. The other rows must be all rows outside the part.
+func TestHeldOutFold(t *testing.T) {
+	for part, want := range [][2][]int{{{4, 0, 1, 3}, {2, 5, 6}}, {{2, 0, 5, 3, 6}, {4, 1}}, {{2, 4, 5, 1, 6}, {0, 3}}} {
+		others, held := heldOutFold([]int{2, 4, 0, 5, 1, 3, 6}, 3, part)
+		must.EqualSlices(t, others, want[0], "without part", part)
+		must.EqualSlices(t, held, want[1], "part", part)
 	}
 	examples := []event.Example{{Label: 5}, {Label: 6}, {Label: 7}}
 	got := pick(examples, []int{2, 0})
@@ -397,7 +397,7 @@ func TestNoisyData(t *testing.T) {
 	draw := func(fraction float64) *noisyData {
 		r := rand.New(rand.NewPCG(3, 3))
 		examples := must.List(500, func(int) event.Example { return longServedio(r) })
-		return must.Get(newNoisyData(examples, c, fraction, rand.New(rand.NewPCG(4, 4))))(t)
+		return newNoisyData(examples, c, fraction, rand.New(rand.NewPCG(4, 4)))
 	}
 	right, wrong := draw(0), draw(0.1)
 	flipped := 0
@@ -410,7 +410,7 @@ func TestNoisyData(t *testing.T) {
 	must.True(t, flipped >= 30 && flipped <= 70 && right.held == 150, "%d of 500 labels are wrong, %d rows choose", flipped, right.held)
 	tested := make([]int, 500)
 	for k := range 10 {
-		in, out := right.fold(k, 10)
+		in, out := heldOutFold(rowsFrom(right.held, 500), 10, k)
 		must.True(t, len(in)+len(out) == 350, "fold %d: %d and %d rows", k, len(in), len(out))
 		for _, row := range out {
 			tested[row]++
@@ -468,7 +468,7 @@ func TestChosenWithUnlabeled(t *testing.T) {
 		}
 		documents = append(documents, e)
 	}
-	d := must.Get(dataOf(Binary(), documents))(t)
+	d := dataOf(Binary(), documents)
 	s := &Setting{Size: Default, Seed: 1, Threads: 2}
 	s.cells = must.Get(openCells(filepath.Join(t.TempDir(), "cells.jsonl")))(t)
 	defer s.cells.close()

@@ -13,6 +13,7 @@ import (
 	"blankout/internal/loss"
 	"blankout/simulate"
 
+	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/stat"
 )
 
@@ -80,17 +81,15 @@ func runRareFeatures(ctx context.Context, s *Setting) error {
 		Lambdas: Pick(s, []float64{32, 512}, []float64{0.01, 1, 32, 512, 8192, 131072, 2097152}, []float64{0.01, 0.1, 1, 8, 32, 128, 512, 2048, 8192, 32768, 131072, 524288, 2097152}),
 		Levels:  Pick(s, []float64{0.5, 0.9}, []float64{0.3, 0.5, 0.7, 0.9, 0.95, 0.98, 0.99, 0.995}, []float64{0.1, 0.3, 0.5, 0.7, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998})}
 	s.Configure(c)
-	s.Expect(len(rareDraws) * c.Runs)
-	all := make([][][]rareScore, len(rareDraws)*c.Runs) // scores by run, method and parameter
-	err := s.Parallel(ctx, len(all), func(ctx context.Context, i int) (err error) {
+	// all has the scores by run, method and parameter.
+	all, err := Cells(ctx, s, len(rareDraws)*c.Runs, func(_ context.Context, i int) (any, func() ([][]rareScore, error)) {
 		key := struct {
 			rareConfig
 			Run  int    `json:"run"`
 			Draw string `json:"draw"`
 		}{c, i % c.Runs, rareDraws[i/c.Runs]}
 		key.Runs = 0 // a run does not depend on the number of runs
-		all[i], err = Cell(ctx, s, key, func() ([][]rareScore, error) { return c.run(ctx, s.Seed, i%c.Runs, i/c.Runs == 0) })
-		return err
+		return key, func() ([][]rareScore, error) { return c.run(ctx, s.Seed, i%c.Runs, i/c.Runs == 0) }
 	})
 	if err != nil {
 		return err
@@ -178,9 +177,7 @@ func (c rareConfig) draw(r *rand.Rand, n int, shared bool) (*batch.Data, []bool)
 		if r.Float64() < 1/(1+math.Exp(-f)) {
 			e.Label = 1
 		}
-		if err := b.Add(&e); err != nil {
-			panic(err) // cannot happen: values are finite and columns ascend
-		}
+		add(&b, &e)
 	}
 	return b.Data(Binary()), active
 }
@@ -196,29 +193,25 @@ var rareParts = []struct {
 
 // report reports the results under one reading of the appendix. Reading 0 is the paper's.
 func (c rareConfig) report(s *Setting, how string, reading int, runs [][][]rareScore) {
-	accuracies := func(runs [][][]rareScore, method, parameter, part int) (x []float64) {
-		for _, r := range runs {
-			x = append(x, rareParts[part].of(r[method][parameter]))
-		}
-		return x
+	accuracies := func(runs [][][]rareScore, method, parameter, part int) []float64 {
+		return mapped(runs, func(r [][]rareScore) float64 { return rareParts[part].of(r[method][parameter]) })
 	}
 	best := func(runs [][][]rareScore, method int) int {
 		return Least(len(c.at(method)), nil, func(i int) Held { return Held{Loss: -stat.Mean(accuracies(runs, method, i, 0), nil)} })
 	}
 	short := ResultTable{Detail: reading != 0, Title: "Accuracy at the paper's parameters and at the best: " + how, Digits: 3, Columns: []string{"method", "parameter", "examples with a signal", "half width", "paper", "all examples", "half width", "paper", "log10 of J at the end"}}
 	long := ResultTable{Detail: true, Title: "Accuracy at every parameter: " + how, Digits: 3, Columns: []string{"method", "parameter", "examples with a signal", "all examples", "log10 of J at the end"}}
-	var figures [2]simulate.Figure
-	figures[0] = simulate.Figure{Title: "Dropout: accuracy on examples with a signal", X: "dropout level", Y: "accuracy"}
-	figures[1] = simulate.Figure{Title: "L2: accuracy on examples with a signal", X: "lambda", Y: "accuracy", LogX: true}
+	dropouts := &simulate.Figure{Title: "Dropout: accuracy on examples with a signal", X: "dropout level", Y: "accuracy"}
+	l2s := &simulate.Figure{Title: "L2: accuracy on examples with a signal", X: "lambda", Y: "accuracy", LogX: true}
 	for m, method := range rareMethods {
-		name, papers := "level", rareLevel
+		name, papers, figure := "level", rareLevel, dropouts
 		if m == 0 {
-			name, papers = "lambda", rareLambda
+			name, papers, figure = "lambda", rareLambda, l2s
 		}
 		line := simulate.Series{Name: method.name, X: c.at(m), Color: m + 1}
 		for i, x := range c.at(m) {
 			d := pairedT(accuracies(runs, m, i, 0))
-			line.Y, line.Low, line.High = append(line.Y, d.Mean), append(line.Low, d.Low), append(line.High, d.High)
+			plot(&line, d)
 			a := pairedT(accuracies(runs, m, i, 1))
 			j := 0.0
 			for _, r := range runs {
@@ -229,18 +222,14 @@ func (c rareConfig) report(s *Setting, how string, reading int, runs [][][]rareS
 				short.Rows = append(short.Rows, []any{method.name, fmt.Sprintf("%s %g", name, x), d.Mean, d.High - d.Mean, method.paper[0], a.Mean, a.High - a.Mean, method.paper[1], j})
 			}
 		}
-		f := &figures[0]
-		if m == 0 {
-			f = &figures[1]
-		}
-		f.Series = append(f.Series, line)
+		figure.Series = append(figure.Series, line)
 	}
 	s.Table(short)
 	s.Table(long)
 	l2 := stat.Mean(accuracies(runs, 0, best(runs, 0), 0), nil)
-	figures[0].Series = append(figures[0].Series, simulate.Series{Name: "best L2", Form: simulate.BareLine, Dashed: true, Color: 1, X: []float64{c.Levels[0], c.Levels[len(c.Levels)-1]}, Y: []float64{l2, l2}})
-	s.Figure([]string{"dropout", "dropout-each"}[reading], &figures[0])
-	s.Figure([]string{"l2", "l2-each"}[reading], &figures[1])
+	dropouts.Series = append(dropouts.Series, simulate.Series{Name: "best L2", Form: simulate.BareLine, Dashed: true, Color: 1, X: []float64{c.Levels[0], c.Levels[len(c.Levels)-1]}, Y: []float64{l2, l2}})
+	s.Figure([]string{"dropout", "dropout-each"}[reading], dropouts)
+	s.Figure([]string{"l2", "l2-each"}[reading], l2s)
 
 	// against compares a method with the L2 penalty on one part of the examples. By default both use the paper's
 	// parameters. If chosen is set, both use the parameters that are best on the first half of the runs, and the
@@ -252,11 +241,7 @@ func (c rareConfig) report(s *Setting, how string, reading int, runs [][][]rareS
 			i, j, over = best(runs[:half], 0), best(runs[:half], m), runs[half:]
 		}
 		a, b := accuracies(over, m, j, part), accuracies(over, 0, i, part)
-		each := make([]float64, len(a))
-		for k := range each {
-			each[k] = 100 * (a[k] - b[k])
-		}
-		return pairedT(each), fmt.Sprintf("%.3f (level %g) against %.3f (lambda %g)", stat.Mean(a, nil), c.Levels[j], stat.Mean(b, nil), c.Lambdas[i])
+		return pairedT(scaled(floats.SubTo(make([]float64, len(a)), a, b), 100)), fmt.Sprintf("%.3f (level %g) against %.3f (lambda %g)", stat.Mean(a, nil), c.Levels[j], stat.Mean(b, nil), c.Lambdas[i])
 	}
 	for part, p := range rareParts {
 		if reading != 0 {

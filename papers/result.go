@@ -134,3 +134,46 @@ func (t *ResultTable) markdown() string {
 	}
 	return b.String()
 }
+
+// matrix returns t with a row for each name in rows. The first column has these names and the title corner. The function
+// at returns the cells of the other columns.
+func matrix(t ResultTable, corner string, columns, rows []string, at func(row, column int) any) ResultTable {
+	t.Columns = append([]string{corner}, columns...)
+	for i, name := range rows {
+		line := []any{name}
+		for j := range columns {
+			line = append(line, at(i, j))
+		}
+		t.Rows = append(t.Rows, line)
+	}
+	return t
+}
+
+// count returns the number of elements of a list for which yes returns true.
+func count[S ~[]A, A any](list S, yes func(A) bool) (n int) {
+	for _, x := range list {
+		if yes(x) {
+			n++
+		}
+	}
+	return n
+}
+
+// crossed returns f of each pair of an element of a and one of b, in which b varies fastest.
+func crossed[A, B, C any](a []A, b []B, f func(A, B) C) (out []C) {
+	for _, x := range a {
+		for _, y := range b {
+			out = append(out, f(x, y))
+		}
+	}
+	return out
+}
+
+// mapped returns f of each element of a list.
+func mapped[S ~[]A, A, B any](list S, f func(A) B) []B {
+	out := make([]B, len(list))
+	for i, x := range list {
+		out[i] = f(x)
+	}
+	return out
+}

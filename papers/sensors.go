@@ -70,7 +70,7 @@ func patches() *event.ColumnGroups {
 }
 
 func sensorsSets() []sensorsSet {
-	digits := strings.Fields("0 1 2 3 4 5 6 7 8 9")
+	digits := digits().Classes
 	areas := &event.ColumnGroups{Named: []event.NamedColumns{
 		{Name: "wilderness", Spans: []event.Span{{From: 10, To: 14}}}, {Name: "soil", Spans: []event.Span{{From: 14, To: 54}}},
 	}}
@@ -207,15 +207,22 @@ func (r *sensorsRow) name() string { return r.method.name + ", " + r.answer().na
 // fractions.
 func middle(fraction float64) bool { return fraction > 0.2 && fraction < 0.8 }
 
-// mean returns the row's mean error in % over the middle fractions.
-func (r *sensorsRow) mean(fractions []float64) float64 {
+// meanOfMiddle returns the mean of errors in % by fraction and mask, over the middle fractions. It reports whether there
+// are any.
+func meanOfMiddle(fractions []float64, errors [][]float64) (mean float64, ok bool) {
 	var each []float64
 	for i, fraction := range fractions {
-		if middle(fraction) {
-			each = append(each, stat.Mean(r.outcome.Errors[r.way][i], nil))
+		if middle(fraction) && i < len(errors) {
+			each = append(each, stat.Mean(errors[i], nil))
 		}
 	}
-	return stat.Mean(each, nil)
+	return stat.Mean(each, nil), len(each) > 0
+}
+
+// mean returns the row's mean error in % over the middle fractions.
+func (r *sensorsRow) mean(fractions []float64) float64 {
+	mean, _ := meanOfMiddle(fractions, r.outcome.Errors[r.way])
+	return mean
 }
 
 // less returns the mean error of r minus the mean error of other, in percentage points. The means are over the middle
@@ -254,7 +261,7 @@ func runSensors(ctx context.Context, s *Setting) error {
 	if err != nil {
 		return err
 	}
-	summary := &sensorsSummary{}
+	summary := &sensorsSummary{ResultTable: ResultTable{Title: "Test error, %, mean over 30, 50 and 70 % dead", Columns: []string{"learned with", "answers"}, Digits: 1}}
 	for _, set := range sets {
 		train, test, err := s.sensorsData(ctx, &set, c)
 		if err != nil {
@@ -271,7 +278,7 @@ func runSensors(ctx context.Context, s *Setting) error {
 			s.reportSensors(&set, c, dead, rows, boosting, test, summary)
 		}
 	}
-	s.Table(summary.table())
+	s.Table(summary.whole())
 	s.Note("Fractions of the groups (sensors of 8 features, patches of 4 x 4 pixels, columns of one name) or of single features die in every test event, %d draws each. The first two thirds of a set in order train, or any two thirds of a shuffled set. Errors by fraction are in results.json.", c.Masks)
 	s.Note("Untold: dead columns read their mean and are not declared. Told how many: survivors are divided by the fraction left. The others know which columns are missing: means keeps the mean, rescaled divides the survivors, filled in imputes from the other columns, as blankout answers uses the missing policy that the model chose on training events.")
 	if boosting != nil {
@@ -322,70 +329,41 @@ func (b boostingRow) at(fraction float64) any {
 	return fmt.Sprintf("%.1f (%.1f)", mean, e)
 }
 
-// mean returns the mean error over the middle fractions.
-func (b boostingRow) mean() (mean float64, ok bool) {
-	var each []float64
-	for i, fraction := range b.Fractions {
-		if middle(fraction) && i < len(b.Errors) {
-			each = append(each, stat.Mean(b.Errors[i], nil))
-		}
-	}
-	return stat.Mean(each, nil), len(each) > 0
-}
-
-// sensorsSummary has the mean errors of every method on every set.
-type sensorsSummary struct {
-	columns []string // sets with the unit that fails
-	rows    [][2]string
-	errors  map[[2]string]map[string]float64 // mean errors by row and column
-}
+// sensorsSummary is the table of the mean errors of every method on every set, with a column for each set and unit that
+// fails.
+type sensorsSummary struct{ ResultTable }
 
 // add adds an error to the last column. method and answers, the way of predicting, determine the row.
 func (t *sensorsSummary) add(method, answers string, mean float64) {
-	row := [2]string{method, answers}
-	if t.errors == nil {
-		t.errors = map[[2]string]map[string]float64{}
+	at := slices.IndexFunc(t.Rows, func(row []any) bool { return row[0] == method && row[1] == answers })
+	if at < 0 {
+		at = len(t.Rows)
+		t.Rows = append(t.Rows, []any{method, answers})
 	}
-	if t.errors[row] == nil {
-		t.errors[row] = map[string]float64{}
-		t.rows = append(t.rows, row)
+	for len(t.Rows[at]) < len(t.Columns)-1 {
+		t.Rows[at] = append(t.Rows[at], nil)
 	}
-	t.errors[row][t.columns[len(t.columns)-1]] = mean
+	t.Rows[at] = append(t.Rows[at], mean)
 }
 
-func (t *sensorsSummary) table() ResultTable {
-	table := ResultTable{Title: "Test error, %, mean over 30, 50 and 70 % dead", Columns: append([]string{"learned with", "answers"}, t.columns...), Digits: 1}
-	for _, row := range t.rows {
-		line := []any{row[0], row[1]}
-		for _, column := range t.columns {
-			mean, ok := t.errors[row][column]
-			if !ok {
-				line = append(line, nil)
-				continue
-			}
-			line = append(line, mean)
-		}
-		table.Rows = append(table.Rows, line)
+// whole returns the table, in which cells without an error are empty.
+func (t *sensorsSummary) whole() ResultTable {
+	for i := range t.Rows {
+		t.Rows[i] = append(t.Rows[i], make([]any, len(t.Columns)-len(t.Rows[i]))...)
 	}
-	return table
+	return t.ResultTable
 }
 
 // sensorsData reads the training and test events of a set. Every event has all columns.
 func (s *Setting) sensorsData(ctx context.Context, set *sensorsSet, c sensorsConfig) (train, test []event.Example, err error) {
-	read := func(file string) (all []event.Example, err error) {
-		schema := Classes(set.classes...)
-		err = s.EachExample(ctx, schema, set.folder, file, false, func(_ int, e *event.Example) error {
-			x := event.Vec{Index: make([]uint32, set.columns), Value: make([]float64, set.columns)}
-			for d := range x.Index {
-				x.Index[d] = uint32(d)
-			}
+	read := func(file string) ([]event.Example, error) {
+		return s.examples(ctx, Classes(set.classes...), set.folder, func(e *event.Example) {
+			x := event.Vec{Index: allColumns(set.columns), Value: make([]float64, set.columns)}
 			for i, d := range e.Features.Index {
 				x.Value[d] = e.Features.Value[i]
 			}
-			all = append(all, event.Example{Features: x, Label: e.Label, Weight: e.Weight})
-			return nil
-		})
-		return all, err
+			e.Features, e.Field = x, nil
+		}, file)
 	}
 	if train, err = read(set.train); err != nil {
 		return nil, nil, err
@@ -410,11 +388,7 @@ func evenly(all []event.Example, n int) []event.Example {
 	if n == 0 || n >= len(all) {
 		return all
 	}
-	out := make([]event.Example, n)
-	for i := range out {
-		out[i] = all[i*len(all)/n]
-	}
-	return out
+	return mapped(rowsFrom(0, n), func(i int) event.Example { return all[i*len(all)/n] })
 }
 
 // sensorsRows tries every setting of every method on validation events. It then measures the setting chosen for each
@@ -436,32 +410,24 @@ func (s *Setting) sensorsRows(ctx context.Context, set *sensorsSet, c sensorsCon
 		if m.online != nil {
 			levels, costs = []float64{0.5}, []float64{online.DefaultConfig().C}
 		}
-		for _, cost := range costs {
-			for _, level := range levels {
-				settings = append(settings, sensorsSetting{set.Name, dead, m.name, cost, level})
-			}
-		}
+		settings = append(settings, crossed(costs, levels, func(cost, level float64) sensorsSetting { return sensorsSetting{set.Name, dead, m.name, cost, level} })...)
 	}
 	method := func(name string) *sensorsMethod {
 		return &methods[slices.IndexFunc(methods, func(m sensorsMethod) bool { return m.name == name })]
 	}
 	// cells computes the outcomes of settings: it trains on the events from and measures on the events on.
 	cells := func(part string, settings []sensorsSetting, from, on []event.Example, fractions []float64, masks int) ([]sensorsOutcome, error) {
-		s.Expect(len(settings))
-		out := make([]sensorsOutcome, len(settings))
-		return out, s.Parallel(ctx, len(settings), func(ctx context.Context, i int) (err error) {
+		return Cells(ctx, s, len(settings), func(ctx context.Context, i int) (any, func() (sensorsOutcome, error)) {
 			x := settings[i]
-			key := []any{part, x, fractions, masks, c.Copies, c.Train, len(on), c.Tol}
-			out[i], err = Cell(ctx, s, key, func() (sensorsOutcome, error) {
+			return []any{part, x, fractions, masks, c.Copies, c.Train, len(on), c.Tol}, func() (o sensorsOutcome, err error) {
 				s.Say("%s, %s: %s, cost %g, level %g", set.Name, dead, x.Method, x.Cost, x.Level)
 				m := method(x.Method)
 				model, err := m.learn(ctx, set, x, c, from, s.Seed)
 				if err != nil {
-					return sensorsOutcome{}, err
+					return o, err
 				}
 				return m.outcome(ctx, model, x.Dead, on, fractions, masks, s.Seed)
-			})
-			return err
+			}
 		})
 	}
 	tried, err := cells("validation", settings, learned, held, fractions, 1)
@@ -509,32 +475,20 @@ func (m *sensorsMethod) learn(ctx context.Context, set *sensorsSet, x sensorsSet
 	if m.online != nil {
 		o := online.DefaultConfig()
 		m.online(&o, x.Dead, x.Level)
-		l, err := online.New(o, schema)
-		if err != nil {
-			return nil, err
-		}
+		l := newLearner(o, schema)
 		copied.reads = columnMeans(examples, set.columns)
-		if m.copies {
-			err = copied.learn(l, examples)
-		} else {
-			for i := range examples {
-				l.Learn(&examples[i], nil)
-			}
+		if !m.copies {
+			return learned(l, nil, examples), nil
 		}
-		return l.Snapshot().Model().Compact(), err
+		return learned(l, &copied, examples), nil
 	}
 	var b batch.Builder
 	presence := batch.Presence{Sparse: true}
 	for i := range examples {
 		presence.Add(&examples[i])
-		if err := b.Add(&examples[i]); err != nil {
-			return nil, err
-		}
+		add(&b, &examples[i])
 	}
-	d, scaler, err := zScores(b.Data(schema))
-	if err != nil {
-		return nil, err
-	}
+	d, scaler := zScores(b.Data(schema))
 	config := trainConfig()
 	config.Cost, config.Tol, config.Threads = x.Cost, c.Tol, 1
 	learned := d
@@ -543,9 +497,7 @@ func (m *sensorsMethod) learn(ctx context.Context, set *sensorsSet, x sensorsSet
 		for i := range standardized {
 			standardized[i].Features = scaler.Standardized(&examples[i], event.Vec{})
 		}
-		if learned, err = copied.data(schema, nil, standardized); err != nil {
-			return nil, err
-		}
+		learned = copied.data(schema, nil, standardized)
 	} else if m.noise != nil {
 		config.Noise = m.noise(x.Level).String()
 	}
@@ -600,11 +552,9 @@ func (m *sensorsMethod) outcome(ctx context.Context, trained *model.Linear, dead
 
 // reportSensors reports the table, the figure and the claims of a set.
 func (s *Setting) reportSensors(set *sensorsSet, c sensorsConfig, dead string, rows []*sensorsRow, boosting []boostingRow, test []event.Example, summary *sensorsSummary) {
-	summary.columns = append(summary.columns, set.Name+", "+dead)
+	summary.Columns = append(summary.Columns, set.Name+", "+dead)
 	table := ResultTable{Detail: true, Title: fmt.Sprintf("%s, %s dead: test error, %%", set.Name, dead), Columns: []string{"learned with", "answers", "cost", "level"}}
-	for _, fraction := range c.Fractions {
-		table.Columns = append(table.Columns, fmt.Sprintf("%g %%", 100*fraction))
-	}
+	table.Columns = append(table.Columns, mapped(c.Fractions, func(fraction float64) string { return fmt.Sprintf("%g %%", 100*fraction) })...)
 	figure := &simulate.Figure{Title: fmt.Sprintf("%s, %s dead", set.Name, dead), X: dead + " dead (%)", Y: "test error (%)"}
 	silently := &simulate.Figure{Title: figure.Title + ", nobody says so", X: figure.X, Y: figure.Y}
 	for _, r := range rows {
@@ -615,11 +565,10 @@ func (s *Setting) reportSensors(set *sensorsSet, c sensorsConfig, dead string, r
 		line := []any{r.method.name, r.answer().name, fmt.Sprintf("%g", r.setting.Cost), level}
 		series := simulate.Series{Name: r.name()}
 		for i, fraction := range c.Fractions {
-			mean, deviation := stat.MeanStdDev(r.outcome.Errors[r.way][i], nil)
-			e := stat.StdErr(deviation, float64(c.Masks))
+			mean, e := meanError(r.outcome.Errors[r.way][i])
 			line = append(line, fmt.Sprintf("%.1f (%.1f)", mean, e))
-			series.X, series.Y = append(series.X, 100*fraction), append(series.Y, mean)
-			series.Low, series.High = append(series.Low, mean-1.96*e), append(series.High, mean+1.96*e)
+			series.X = append(series.X, 100*fraction)
+			plot(&series, Difference{mean, mean - 1.96*e, mean + 1.96*e})
 		}
 		table.Rows = append(table.Rows, line)
 		summary.add(strings.Replace(r.method.name, " of "+dead, " of what dies", 1), r.answer().name, r.mean(c.Fractions))
@@ -639,20 +588,15 @@ func (s *Setting) reportSensors(set *sensorsSet, c sensorsConfig, dead string, r
 			continue
 		}
 		line := []any{"gradient boosting", b.answers(), "", nil}
-		for _, fraction := range c.Fractions {
-			line = append(line, b.at(fraction))
-		}
-		if mean, ok := b.mean(); ok {
+		line = append(line, mapped(c.Fractions, b.at)...)
+		if mean, ok := meanOfMiddle(b.Fractions, b.Errors); ok {
 			summary.add("gradient boosting", b.answers(), mean)
 		}
 		table.Rows = append(table.Rows, line)
 	}
 	constant := constantError(len(test), func(i int) int { return test[i].Label })
-	line := []any{"the most frequent class", "", "", nil}
-	for range c.Fractions {
-		line = append(line, fmt.Sprintf("%.1f", constant))
-	}
-	table.Rows = append(table.Rows, line)
+	line := slices.Repeat([]any{fmt.Sprintf("%.1f", constant)}, len(c.Fractions))
+	table.Rows = append(table.Rows, append([]any{"the most frequent class", "", "", nil}, line...))
 	s.Table(table)
 	summary.add("the most frequent class", "", constant)
 	name := strings.NewReplacer(", ", "-", " ", "-").Replace(set.Name) + "-" + dead
@@ -679,11 +623,8 @@ func (s *Setting) reportSensors(set *sensorsSet, c sensorsConfig, dead string, r
 		claim.Ours = fmt.Sprintf("%.1f against %s %%", x.mean(c.Fractions), strings.Join(against, ", "))
 		s.Claim(claim)
 	}
-	named := func(methods []string, answer policyCase) (rows []string) {
-		for _, m := range methods {
-			rows = append(rows, m+", "+answer.name)
-		}
-		return rows
+	named := func(methods []string, answer policyCase) []string {
+		return mapped(methods, func(m string) string { return m + ", " + answer.name })
 	}
 	if dead == deadGroups {
 		claim("untold: noise on groups beats noise on features", "dropout of groups, untold", "dropout of features, untold")

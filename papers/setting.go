@@ -3,6 +3,7 @@ package papers
 import (
 	"context"
 	"embed"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -12,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -19,6 +21,7 @@ import (
 	"blankout/batch"
 	"blankout/batch/estimators"
 	"blankout/internal/event"
+	"blankout/online"
 	"blankout/stream"
 	"blankout/stream/record"
 )
@@ -165,21 +168,14 @@ func (s *Setting) update(change func(p *Status)) {
 // unpack writes the embedded samples in the given folders to files.
 func (s *Setting) unpack(folders []string) error {
 	for _, folder := range folders {
-		files, err := samples.ReadDir("samples/" + folder)
-		if err != nil {
+		files, err := fs.Sub(samples, "samples/"+folder)
+		if err == nil {
+			err = os.CopyFS(filepath.Join(s.dir, folder), files)
+		}
+		if errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("no embedded sample of %s: name the folder of the data sets with --data", folder)
-		}
-		if err := os.Mkdir(filepath.Join(s.dir, folder), 0o777); err != nil {
+		} else if err != nil {
 			return err
-		}
-		for _, f := range files {
-			data, err := samples.ReadFile("samples/" + folder + "/" + f.Name())
-			if err != nil {
-				return err
-			}
-			if err := os.WriteFile(filepath.Join(s.dir, folder, f.Name()), data, 0o666); err != nil {
-				return err
-			}
 		}
 	}
 	return nil
@@ -192,10 +188,8 @@ func (s *Setting) taken(folder string, files ...string) (string, error) {
 		return "", nil
 	}
 	for _, file := range files {
-		if _, err := os.Stat(s.Path(folder, file)); errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Stat(s.Path(folder, file)); err != nil {
 			return "", fmt.Errorf("%s: folder %s has no %s: experiment %s takes the set if it has %s", s.dir, folder, file, s.experiment.Name, strings.Join(files, ", "))
-		} else if err != nil {
-			return "", err
 		}
 	}
 	return s.fingerprint([]string{folder})
@@ -244,6 +238,12 @@ func (s *Setting) Path(folder, file string) string { return filepath.Join(s.dir,
 // Binary returns the Schema of sets with the labels -1 and 1.
 func Binary() *event.Schema { return Classes("-1", "1") }
 
+// digits returns the Schema of sets with the labels 0 to 9.
+func digits() *event.Schema { return Classes(strings.Fields("0 1 2 3 4 5 6 7 8 9")...) }
+
+// isNine returns the class of a digit, 1 for the digit 9, else 0.
+func isNine(digit int) int { return max(digit-8, 0) }
+
 // Classes returns a Schema with the given classes.
 func Classes(names ...string) *event.Schema {
 	c := record.DefaultConfig()
@@ -251,9 +251,9 @@ func Classes(names ...string) *event.Schema {
 	return c.Schema()
 }
 
-// EachExample calls f for every example of a file, with its number from 0. The example is valid during the call only. A
-// label that is not a class of the Schema is an error. If unlabeled is set, labels are ignored.
-func (s *Setting) EachExample(ctx context.Context, schema *event.Schema, folder, file string, unlabeled bool, f func(i int, e *event.Example) error) (err error) {
+// EachExample calls f for every example of a file. The example is valid during the call only. A label that is not a class
+// of the Schema is an error. If unlabeled is set, labels are ignored.
+func (s *Setting) EachExample(ctx context.Context, schema *event.Schema, folder, file string, unlabeled bool, f func(e *event.Example)) (err error) {
 	c := record.DefaultConfig()
 	c.Classes, c.MaxClasses, c.Unlabeled = schema.Classes, schema.MaxClasses, unlabeled
 	path := s.Path(folder, file)
@@ -264,7 +264,7 @@ func (s *Setting) EachExample(ctx context.Context, schema *event.Schema, folder,
 	defer func() { err = errors.Join(err, src.Close()) }()
 	s.Say("reading %s/%s", folder, file)
 	var b event.Batch
-	for i := 0; ; {
+	for {
 		if err := src.Next(ctx, &b); errors.Is(err, io.EOF) {
 			return nil
 		} else if err != nil {
@@ -275,10 +275,7 @@ func (s *Setting) EachExample(ctx context.Context, schema *event.Schema, folder,
 			if e.Refused != nil {
 				return fmt.Errorf("%s:%d: %w", path, e.Offset+1, e.Refused)
 			}
-			if err := f(i, e); err != nil {
-				return fmt.Errorf("%s:%d: %w", path, e.Offset+1, err)
-			}
-			i++
+			f(e)
 		}
 	}
 }
@@ -290,19 +287,55 @@ func trainConfig() batch.Config {
 	return c
 }
 
-// Load reads a file into Data. keep selects the examples and may change them. If keep is nil, all examples are used.
-func (s *Setting) Load(ctx context.Context, schema *event.Schema, folder, file string, keep func(i int, e *event.Example) bool) (*batch.Data, error) {
-	var b batch.Builder
-	err := s.EachExample(ctx, schema, folder, file, false, func(i int, e *event.Example) error {
-		if keep != nil && !keep(i, e) {
-			return nil
+// examples returns copies of the examples of files of a folder. The function change, which may be nil, changes each
+// example before it is copied.
+func (s *Setting) examples(ctx context.Context, schema *event.Schema, folder string, change func(e *event.Example), files ...string) (all []event.Example, err error) {
+	for _, file := range files {
+		if err := s.EachExample(ctx, schema, folder, file, false, func(e *event.Example) {
+			if change != nil {
+				change(e)
+			}
+			all = append(all, event.Example{Features: e.Features.Clone(), Field: slices.Clone(e.Field), Label: e.Label, Weight: e.Weight})
+		}); err != nil {
+			return nil, err
 		}
-		return b.Add(e)
-	})
-	if err != nil {
-		return nil, err
 	}
-	return b.Data(schema), nil
+	return all, nil
+}
+
+// dataOf returns Data of examples that a decoder or a generator has made.
+func dataOf(schema *event.Schema, examples []event.Example) *batch.Data {
+	var b batch.Builder
+	for i := range examples {
+		add(&b, &examples[i])
+	}
+	return b.Data(schema)
+}
+
+// add adds an example that a decoder or a generator has made, so that values are finite and columns ascend.
+func add(b *batch.Builder, e *event.Example) { impossible(b.Add(e)) }
+
+// impossible panics if there is an error, which can only be a mistake in the program, such as a wrong constant.
+func impossible(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+// newLearner returns a learner with a configuration of an experiment.
+func newLearner(c online.Config, schema *event.Schema) *online.Learner {
+	l, err := online.New(c, schema)
+	impossible(err)
+	return l
+}
+
+// firstExamples returns copies of the first n examples of a file.
+func (s *Setting) firstExamples(ctx context.Context, schema *event.Schema, folder, file string, n int) ([]event.Example, error) {
+	all, err := s.examples(ctx, schema, folder, nil, file)
+	if err == nil && len(all) < n {
+		err = fmt.Errorf("%s/%s has %d examples, want %d", folder, file, len(all), n)
+	}
+	return all[:min(n, len(all))], err
 }
 
 // Say reports the current activity.
@@ -325,11 +358,13 @@ func Cell[T any](ctx context.Context, s *Setting, key any, compute func() (T, er
 	if err := ctx.Err(); err != nil {
 		return value, err
 	}
-	full := s.fullKey(key)
+	full, err := s.fullKey(key)
+	if err != nil {
+		return value, err
+	}
 	found, err := s.cells.find(full, &value)
 	if err == nil && !found {
-		err = s.cells.compute(full, func() (any, error) {
-			var err error
+		err = s.cells.compute(full, func() (_ any, err error) {
 			value, err = compute()
 			return value, err
 		})
@@ -346,11 +381,26 @@ func Cell[T any](ctx context.Context, s *Setting, key any, compute func() (T, er
 	return value, err
 }
 
-// fullKey returns the key under which a cell is stored.
-func (s *Setting) fullKey(key any) cellKey { return cellKey{s.experiment.Name, s.data, s.Seed, key} }
+// Cells returns the values of n cells, which it computes in parallel. The function cell returns the key of the i-th cell
+// and the function that computes its value, see Cell.
+func Cells[T any](ctx context.Context, s *Setting, n int, cell func(ctx context.Context, i int) (key any, compute func() (T, error))) ([]T, error) {
+	s.Expect(n)
+	values := make([]T, n)
+	return values, s.Parallel(ctx, n, func(ctx context.Context, i int) (err error) {
+		key, compute := cell(ctx, i)
+		values[i], err = Cell(ctx, s, key, compute)
+		return err
+	})
+}
 
-// known reports whether an earlier run has stored a cell.
-func (s *Setting) known(key any) (bool, error) { return s.cells.has(s.fullKey(key)) }
+// fullKey returns the key under which a cell is stored, as JSON.
+func (s *Setting) fullKey(key any) (json.RawMessage, error) {
+	full, err := json.Marshal(cellKey{s.experiment.Name, s.data, s.Seed, key})
+	if err != nil {
+		return nil, fmt.Errorf("key of a cell: %w", err)
+	}
+	return full, nil
+}
 
 // Parallel calls f(0), …, f(n-1) on the threads of the Setting. After an error it starts no more calls. It returns the
 // error of the call with the lowest index.

@@ -12,7 +12,7 @@ import (
 
 // zScores returns d with each column centered and divided by its standard deviation. Absent values count as 0, so they
 // become -mean/deviation. It also returns the Scaler, as a model without outputs.
-func zScores(d *batch.Data) (*batch.Data, *model.Linear, error) {
+func zScores(d *batch.Data) (*batch.Data, *model.Linear) {
 	m := &model.Linear{Head: model.Head{Schema: d.Schema, Scaler: model.Scaler{Mode: model.StandardizeAll, Unfilled: d.Schema.ColumnsGoMissing()},
 		Layout: model.Layout{Width: model.ScalerWidth}}, Rows: model.NewTable(model.ScalerWidth)}
 	n, sum, squares := make([]float64, d.Columns()), make([]float64, d.Columns()), make([]float64, d.Columns())
@@ -45,10 +45,8 @@ func zScores(d *batch.Data) (*batch.Data, *model.Linear, error) {
 	for i := range d.Rows() {
 		e := &event.Example{Features: d.Vec(i, event.Vec{}), Label: d.Label(i), Target: d.Target(i), Weight: d.Weight(i)}
 		e.Features = m.Standardized(e, event.Vec{Index: x.Index[:0], Value: x.Value[:0]})
-		if err := b.Add(e); err != nil {
-			return nil, nil, err
-		}
+		add(&b, e)
 		x = e.Features
 	}
-	return b.Data(d.Schema), m, nil
+	return b.Data(d.Schema), m
 }

@@ -1,7 +1,6 @@
 package papers
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -9,16 +8,14 @@ import (
 	"maps"
 	"math"
 	"math/rand/v2"
-	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"blankout/batch"
 	"blankout/internal/event"
 	"blankout/internal/loss"
 	"blankout/simulate"
-
-	"github.com/klauspost/compress/gzip"
 )
 
 // text classifies documents. A third of each set is labeled for training, a third is unlabeled and a third is for the
@@ -102,13 +99,16 @@ func (m textModel) fit(ctx context.Context, d *batch.Data, threads int) (*batch.
 
 // textGrid returns models with the given bound for all combinations of levels and penalties.
 func textGrid(bound string, levels, l2 []float64) []textModel {
-	var grid []textModel
-	for _, q := range levels {
-		for _, l := range l2 {
-			grid = append(grid, textModel{Bound: bound, Noise: loss.Dropout{Q: q}.String(), L2: l})
-		}
-	}
-	return grid
+	return crossed(levels, l2, func(q, l float64) textModel {
+		return textModel{Bound: bound, Noise: loss.Dropout{Q: q}.String(), L2: l}
+	})
+}
+
+// textGrids returns a configuration with the grids of dropout and of L2.
+func textGrids(splits, folds int, levels, l2, alphas, plain []float64) textConfig {
+	return textConfig{Tol: textTol, Splits: splits, Folds: folds, Alphas: alphas,
+		Noisy: append(textGrid("quadratic-noising", levels, l2), textGrid("gaussian", levels, l2)...),
+		Plain: mapped(plain, func(l float64) textModel { return textModel{Bound: "gaussian", Noise: "none", L2: l} })}
 }
 
 // textParts are the parts of a set. All have the same columns. The rows in free have no label.
@@ -120,29 +120,28 @@ type textParts struct {
 	private []int
 }
 
-// with returns Data with the given training rows followed by the given unlabeled rows.
-func (p textParts) with(train, free []int) *batch.Data {
-	d := p.all.Subset(append(slices.Clone(train), free...))
-	if len(free) == 0 {
-		return d
+// fit trains a model on the given training rows and, if its Alpha is not 0, also on the given unlabeled rows.
+func (p textParts) fit(ctx context.Context, m textModel, train, free []int, threads int) (*batch.Fit, error) {
+	if m.Alpha == 0 {
+		free = nil
 	}
-	// The rows of free count as unlabeled, even if the data contain a label.
-	return d.UnlabelFrom(len(train))
+	d := p.all.Subset(append(slices.Clone(train), free...))
+	if len(free) > 0 { // these rows count as unlabeled, even if the data contain a label
+		d = d.UnlabelFrom(len(train))
+	}
+	return m.fit(ctx, d, threads)
 }
 
 // mistakes returns the test rows that the weights w predict wrongly. If w has one more element than there are columns,
 // the last element is an intercept.
 func (p textParts) mistakes(w []float64) mistakes {
-	out, bias := make(mistakes, len(p.test)), 0.0
+	bias := 0.0
 	if len(w) > p.all.Columns() {
 		bias = w[p.all.Columns()]
 	}
-	for i, row := range p.test {
-		if (p.all.Row(row).Dot(w)+bias > 0) != (p.all.Label(row) == 1) {
-			out[i] = 1
-		}
-	}
-	return out
+	return mistakesOf(len(p.test), func(i int) bool {
+		return (p.all.Row(p.test[i]).Dot(w)+bias > 0) != (p.all.Label(p.test[i]) == 1)
+	})
 }
 
 // constant returns the accuracy, in %, of always predicting the same class.
@@ -152,22 +151,10 @@ func (p textParts) constant() float64 {
 
 // choose returns the model of the grid with the fewest mistakes in cross validation on the training rows.
 func (p textParts) choose(ctx context.Context, s *Setting, grid []textModel, folds int) (textModel, error) {
-	const k = 5
 	return choose(ctx, s.Threads, grid, func(ctx context.Context, m textModel) (v Held, err error) {
 		for fold := range folds {
-			var in, out []int
-			for j, row := range p.train {
-				if j%k == fold {
-					out = append(out, row)
-				} else {
-					in = append(in, row)
-				}
-			}
-			var free []int
-			if m.Alpha > 0 {
-				free = p.free
-			}
-			f, err := m.fit(ctx, p.with(in, free), 1)
+			in, out := heldOutFold(p.train, 5, fold)
+			f, err := p.fit(ctx, m, in, p.free, 1)
 			if err != nil {
 				return v, err
 			}
@@ -213,58 +200,37 @@ type textKey struct {
 // the same rows with unigrams and bigrams.
 func (c textConfig) scores(ctx context.Context, s *Setting, set, data string, split int, words textParts, pairs func() (textParts, error)) ([]textScore, error) {
 	c.Splits = 0 // a division does not depend on the number of divisions
-	out := make([]textScore, textMethods)
-	cell := func(method int, compute func() (textScore, error)) (err error) {
-		s.Say("%s, division %d: %s", set, split+1, textNames[method])
-		out[method], err = Cell(ctx, s, textKey{set, split, textNames[method], data, c}, compute)
-		return err
-	}
 	tuned := func(grid []textModel) (textScore, error) {
 		m, err := words.choose(ctx, s, grid, c.Folds)
 		if err != nil {
 			return textScore{}, err
 		}
-		var free []int
-		if m.Alpha > 0 {
-			free = words.free
-		}
-		f, err := m.fit(ctx, words.with(words.train, free), s.Threads)
+		f, err := words.fit(ctx, m, words.train, words.free, s.Threads)
 		if err != nil {
 			return textScore{}, err
 		}
 		return textScore{words.mistakes(f.Problems[0].W), m}, nil
 	}
-	if err := cell(textL2, func() (textScore, error) { return tuned(c.Plain) }); err != nil {
-		return nil, err
-	}
-	for _, bound := range []struct {
-		name         string
-		labeled, all int
-	}{{"quadratic-noising", textDropout, textFree}, {"gaussian", textGaussian, textGaussianFree}} {
-		var grid, alphas []textModel
+	noisy := func(bound string, alphas ...float64) func() (textScore, error) {
+		var grid []textModel
 		for _, m := range c.Noisy {
-			if m.Bound == bound.name {
-				grid = append(grid, m)
+			for _, m.Alpha = range alphas {
+				if m.Bound == bound {
+					grid = append(grid, m)
+				}
 			}
 		}
-		if err := cell(bound.labeled, func() (textScore, error) { return tuned(grid) }); err != nil {
-			return nil, err
-		}
-		for _, m := range grid {
-			for _, m.Alpha = range c.Alphas {
-				alphas = append(alphas, m)
-			}
-		}
-		if err := cell(bound.all, func() (textScore, error) { return tuned(alphas) }); err != nil {
-			return nil, err
-		}
+		return func() (textScore, error) { return tuned(grid) }
 	}
-	err := cell(textMNB, func() (textScore, error) { return textScore{Wrong: words.bayes(nil)}, nil })
-	if err == nil {
-		err = cell(textMNBFree, func() (textScore, error) { return textScore{Wrong: words.bayes(words.free)}, nil })
-	}
-	if err == nil {
-		err = cell(textNBSVM, func() (textScore, error) {
+	compute := [textMethods]func() (textScore, error){
+		textL2:           func() (textScore, error) { return tuned(c.Plain) },
+		textDropout:      noisy("quadratic-noising", 0),
+		textFree:         noisy("quadratic-noising", c.Alphas...),
+		textGaussian:     noisy("gaussian", 0),
+		textGaussianFree: noisy("gaussian", c.Alphas...),
+		textMNB:          func() (textScore, error) { return textScore{Wrong: words.bayes(nil)}, nil },
+		textMNBFree:      func() (textScore, error) { return textScore{Wrong: words.bayes(words.free)}, nil },
+		textNBSVM: func() (textScore, error) {
 			p, err := pairs()
 			if err != nil {
 				return textScore{}, err
@@ -274,26 +240,25 @@ func (c textConfig) scores(ctx context.Context, s *Setting, set, data string, sp
 				return textScore{}, err
 			}
 			return textScore{Wrong: p.mistakes(w)}, nil
-		})
+		},
 	}
-	return out, err
+	out := make([]textScore, textMethods)
+	for method, name := range textNames {
+		s.Say("%s, division %d: %s", set, split+1, name)
+		var err error
+		if out[method], err = Cell(ctx, s, textKey{set, split, name, data, c}, compute[method]); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
 }
 
 // thirds divides the rows into three parts of equal size, stratified by class.
 func thirds(d *batch.Data, r *rand.Rand) textParts {
 	p := textParts{all: d}
-	byClass := make([][]int, 2)
-	for i := range d.Rows() {
-		byClass[d.Label(i)] = append(byClass[d.Label(i)], i)
-	}
 	parts := [3]*[]int{&p.train, &p.free, &p.test}
-	next := 0
-	for _, rows := range byClass {
-		r.Shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
-		for _, i := range rows {
-			*parts[next%3] = append(*parts[next%3], i)
-			next++
-		}
+	for next, row := range slices.Concat(byClass(d, r)...) {
+		*parts[next%3] = append(*parts[next%3], row)
 	}
 	for _, part := range parts {
 		r.Shuffle(len(*part), func(i, j int) { (*part)[i], (*part)[j] = (*part)[j], (*part)[i] })
@@ -303,12 +268,8 @@ func thirds(d *batch.Data, r *rand.Rand) textParts {
 
 func runText(ctx context.Context, s *Setting) error {
 	levels, l2 := Pick(s, []float64{0.5}, []float64{0.5, 0.7, 0.9}, []float64{0.1, 0.3, 0.5, 0.7, 0.8, 0.9}), Pick(s, []float64{1}, []float64{0.1, 0.5, 2}, []float64{0.01, 0.03, 0.1, 0.3, 1, 3})
-	c := textConfig{Tol: textTol, Splits: Pick(s, 2, 10, 10), Folds: Pick(s, 1, 5, 5),
-		Noisy:  append(textGrid("quadratic-noising", levels, l2), textGrid("gaussian", levels, l2)...),
-		Alphas: Pick(s, []float64{0.4}, []float64{0.4}, []float64{0.05, 0.1, 0.2, 0.4, 0.7, 1})}
-	for _, l := range Pick(s, []float64{1}, []float64{0.3, 1, 3, 10}, []float64{0.03, 0.1, 0.3, 1, 2, 3, 5, 10}) {
-		c.Plain = append(c.Plain, textModel{Bound: "gaussian", Noise: "none", L2: l})
-	}
+	c := textGrids(Pick(s, 2, 10, 10), Pick(s, 1, 5, 5), levels, l2, Pick(s, []float64{0.4}, []float64{0.4}, []float64{0.05, 0.1, 0.2, 0.4, 0.7, 1}),
+		Pick(s, []float64{1}, []float64{0.3, 1, 3, 10}, []float64{0.03, 0.1, 0.3, 1, 2, 3, 5, 10}))
 	reviews := c
 	if s.Size != Quick {
 		reviews = imdbGrid(s)
@@ -352,19 +313,13 @@ func runText(ctx context.Context, s *Setting) error {
 		}
 	}
 	// IMDB is divided into fixed parts. As many unlabeled as labeled reviews are used.
-	r, err := s.loadReviews(ctx, false, true)
+	whole, err := s.loadReviews(ctx, false, true)
 	if err != nil {
 		return err
 	}
-	p := r.parts()
+	p := whole
 	p.free = p.free[:min(len(p.free), len(p.train))]
-	score, err := reviews.scores(ctx, s, "IMDB", "", 0, p, func() (textParts, error) {
-		pairs, err := s.loadReviews(ctx, true, false)
-		if err != nil {
-			return textParts{}, err
-		}
-		return pairs.parts(), nil
-	})
+	score, err := reviews.scores(ctx, s, "IMDB", "", 0, p, func() (textParts, error) { return s.loadReviews(ctx, true, false) })
 	if err != nil {
 		return err
 	}
@@ -377,7 +332,7 @@ func runText(ctx context.Context, s *Setting) error {
 	}
 	s.Note("Brackets in the tables are standard errors over the divisions. Verdicts are Student's test of the differences by document.")
 	s.Note("Settings are chosen by accuracy on %[2]d of five held-out fifths of the training part, of IMDB on %[3]d, alpha from %[1]v. Dropout is the quadratic penalty, as in the paper; \"normal\" is the expectation for normal scores. MNB uses unlabeled documents by the frequency estimate of Su et al.; NBSVM has its published settings (squared hinge, C = 1, beta = 1/4).", c.Alphas, c.Folds, reviews.Folds)
-	return splines.run(ctx, s, r, [3]textModel{score[textL2].Model, score[textDropout].Model, score[textFree].Model})
+	return splines.run(ctx, s, whole, [3]textModel{score[textL2].Model, score[textDropout].Model, score[textFree].Model})
 }
 
 // vocabulary is the file with a set's words and pairs, in the order of columns.
@@ -390,25 +345,17 @@ const xGraph = "news_xgraph"
 // vocabulary before the first pair, which has the form a_b. If the vocabulary does not exist, the result is otherwise,
 // or an error if otherwise is 0.
 func (s *Setting) unigrams(folder string, otherwise uint32) (n uint32, err error) {
-	f, err := os.Open(s.Path(folder, vocabulary))
+	pairs := false
+	err = eachLine(s.Path(folder, vocabulary), func(_ int, line string) error {
+		if pairs = pairs || strings.Contains(line, "_"); !pairs {
+			n++
+		}
+		return nil
+	})
 	if errors.Is(err, fs.ErrNotExist) && otherwise > 0 {
 		return otherwise, nil
-	} else if err != nil {
-		return 0, err
 	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		return 0, fmt.Errorf("%s: %w", f.Name(), err)
-	}
-	scan := bufio.NewScanner(z)
-	for scan.Scan() && !strings.Contains(scan.Text(), "_") {
-		n++
-	}
-	if err := scan.Err(); err != nil {
-		return 0, fmt.Errorf("%s: %w", f.Name(), err)
-	}
-	return n, nil
+	return n, err
 }
 
 // loadTexts returns a set in two forms: the presence of its unigrams (words), and the presence of its unigrams and
@@ -421,16 +368,14 @@ func (s *Setting) loadTexts(ctx context.Context, set textSet) (words, pairs *bat
 		return nil, nil, nil, err
 	}
 	for _, file := range set.files {
-		err := s.EachExample(ctx, schema, set.folder, file, false, func(_ int, e *event.Example) error {
+		err := s.EachExample(ctx, schema, set.folder, file, false, func(e *event.Example) {
 			if set.singles {
 				private = append(private, privatePairs(e.Features, unigrams))
 			}
 			presence(e, math.MaxUint32)
-			if err := b.Add(e); err != nil {
-				return err
-			}
+			add(&b, e)
 			presence(e, unigrams)
-			return a.Add(e)
+			add(&a, e)
 		})
 		if err != nil {
 			return nil, nil, nil, err
@@ -461,7 +406,7 @@ func (s *Setting) reportTexts(names []string, all map[string][][]textScore, test
 			t.Columns = append(t.Columns, "paper")
 		}
 	}
-	chosen := ResultTable{Detail: true, Title: "What was chosen, first division", Columns: []string{"set", "L2", "dropout", "dropout + unlabeled", "dropout, normal expectation", "the same + unlabeled"}}
+	chosen := ResultTable{Detail: true, Title: "What was chosen, first division", Columns: append([]string{"set"}, textNames[:textGaussianFree+1]...)}
 	paper := map[string][3]any{"IMDB": {87.14, 88.70, 89.21}}
 	for _, set := range textSets {
 		paper[set.name] = set.paper
@@ -470,22 +415,10 @@ func (s *Setting) reportTexts(names []string, all map[string][][]textScore, test
 	for _, name := range names {
 		row, choice := []any{name, constant[name]}, []any{name}
 		for m := range textMethods {
-			var x []float64
-			for _, score := range all[name] {
-				x = append(x, score[m].accuracy())
-			}
-			mean, e := meanError(x)
-			text := fmt.Sprintf("%.2f", mean)
-			if len(x) > 1 {
-				text += fmt.Sprintf(" (%.2f)", e)
-			}
-			if row = append(row, text); m < 3 {
+			x := mapped(all[name], func(score []textScore) float64 { return score[m].accuracy() })
+			if row = append(row, withError("%.2f", x)); m < 3 {
 				row = append(row, paper[name][m])
-				var pooled mistakes
-				for _, score := range all[name] {
-					pooled = append(pooled, score[m].Wrong...)
-				}
-				pooled.show(&bars[m])
+				slices.Concat(mapped(all[name], func(score []textScore) mistakes { return score[m].Wrong })...).show(&bars[m])
 			}
 			if m <= textGaussianFree {
 				choice = append(choice, all[name][0][m].Model.String())
@@ -562,38 +495,29 @@ func gains(names []string, all map[string][][]textScore) ResultTable {
 // byDivision returns the accuracy of the method to minus the accuracy of the method from, as the mean over divisions
 // with its standard error. The difference is paired, because both methods use the same divisions.
 func byDivision(scores [][]textScore, from, to int) string {
-	var each []float64
-	for _, score := range scores {
-		each = append(each, score[to].accuracy()-score[from].accuracy())
+	return withError("%+.2f", mapped(scores, func(score []textScore) float64 { return score[to].accuracy() - score[from].accuracy() }))
+}
+
+// withError returns the mean of x and, if there are several, its standard error.
+func withError(format string, x []float64) string {
+	mean, e := meanError(x)
+	if len(x) > 1 {
+		return fmt.Sprintf(format+" (%.2f)", mean, e)
 	}
-	mean, e := meanError(each)
-	if len(each) < 2 {
-		return fmt.Sprintf("%+.2f", mean)
-	}
-	return fmt.Sprintf("%+.2f (%.2f)", mean, e)
+	return fmt.Sprintf(format, mean)
 }
 
 // byDocument returns the accuracy of the method to minus the accuracy of the method from. Each document counts once,
 // with its mean over the divisions that test it.
 func byDocument(scores [][]textScore, tested [][]int, from, to int) Difference {
-	type sums struct{ better, n float64 }
-	documents := map[int]*sums{}
+	better, n := map[int]float64{}, map[int]float64{}
 	for split, rows := range tested {
 		for i, row := range rows {
-			d := documents[row]
-			if d == nil {
-				d = &sums{}
-				documents[row] = d
-			}
-			d.better += float64(scores[split][from].Wrong[i]) - float64(scores[split][to].Wrong[i])
-			d.n++
+			better[row] += float64(scores[split][from].Wrong[i]) - float64(scores[split][to].Wrong[i])
+			n[row]++
 		}
 	}
-	var each []float64
-	for _, row := range slices.Sorted(maps.Keys(documents)) {
-		each = append(each, 100*documents[row].better/documents[row].n)
-	}
-	return pairedT(each)
+	return pairedT(mapped(slices.Sorted(maps.Keys(n)), func(row int) float64 { return 100 * better[row] / n[row] }))
 }
 
 // averageOf returns the mean of independent differences.
@@ -619,8 +543,7 @@ type curveConfig struct {
 // curvePoint holds the mistakes of L2, dropout, and dropout with unlabeled reviews.
 type curvePoint [3]mistakes
 
-func (c curveConfig) run(ctx context.Context, s *Setting, r *reviews, models [3]textModel) error {
-	p := r.parts()
+func (c curveConfig) run(ctx context.Context, s *Setting, p textParts, models [3]textModel) error {
 	point := func(labeled, unlabeled int) (curvePoint, error) {
 		labeled, unlabeled = min(labeled, len(p.train)), min(unlabeled, len(p.free))
 		key := struct {
@@ -632,11 +555,7 @@ func (c curveConfig) run(ctx context.Context, s *Setting, r *reviews, models [3]
 			s.Say("figure 2, %d labeled and %d unlabeled reviews", labeled, unlabeled)
 			var out curvePoint
 			for i, m := range models {
-				var free []int
-				if m.Alpha > 0 {
-					free = p.free[:unlabeled]
-				}
-				f, err := m.fit(ctx, p.with(p.train[:labeled], free), s.Threads)
+				f, err := p.fit(ctx, m, p.train[:labeled], p.free[:unlabeled], s.Threads)
 				if err != nil {
 					return out, err
 				}
@@ -645,38 +564,34 @@ func (c curveConfig) run(ctx context.Context, s *Setting, r *reviews, models [3]
 			return out, nil
 		})
 	}
-	splines := []struct {
-		title, name, x string
-		at             []int
-		point          func(n int) (curvePoint, error)
-		points         []curvePoint
-	}{
-		{title: fmt.Sprintf("IMDB, %d labeled reviews", c.Fixed), name: "unlabeled", x: "unlabeled reviews", at: c.Unlabeled, point: func(n int) (curvePoint, error) { return point(c.Fixed, n) }},
-		{title: fmt.Sprintf("IMDB, %d unlabeled reviews", c.Beside), name: "labeled", x: "labeled reviews", at: c.Labeled, point: func(n int) (curvePoint, error) { return point(n, c.Beside) }},
-	}
-	for i := range splines {
-		spline := &splines[i]
-		t := ResultTable{Detail: true, Title: spline.title + ": test accuracy, %", Digits: 2, Columns: []string{spline.x, "L2", "dropout", "dropout + unlabeled"}}
+	// spline reports one of the curves and returns its points.
+	spline := func(title, name, x string, at []int, point func(n int) (curvePoint, error)) ([]curvePoint, error) {
+		var points []curvePoint
 		lines := make([]simulate.Series, 3)
-		for _, n := range spline.at {
-			y, err := spline.point(n)
+		for _, n := range at {
+			y, err := point(n)
 			if err != nil {
-				return err
+				return nil, err
 			}
-			spline.points = append(spline.points, y)
-			row := []any{n}
+			points = append(points, y)
 			for m := range lines {
-				row = append(row, 100-y[m].error())
 				l := &lines[m]
 				l.Name, l.Color, l.X = textNames[m], m+1, append(l.X, float64(n))
 				y[m].show(l)
 			}
-			t.Rows = append(t.Rows, row)
 		}
-		s.Table(t)
-		s.Figure(spline.name, &simulate.Figure{Title: spline.title, X: spline.x, Y: "test error, %", Series: lines})
+		s.Table(matrix(ResultTable{Detail: true, Title: title + ": test accuracy, %", Digits: 2}, x, textNames[:3], mapped(at, strconv.Itoa), func(n, m int) any { return 100 - points[n][m].error() }))
+		s.Figure(name, &simulate.Figure{Title: title, X: x, Y: "test error, %", Series: lines})
+		return points, nil
 	}
-	left, right := splines[0].points, splines[1].points
+	left, err := spline(fmt.Sprintf("IMDB, %d labeled reviews", c.Fixed), "unlabeled", "unlabeled reviews", c.Unlabeled, func(n int) (curvePoint, error) { return point(c.Fixed, n) })
+	if err != nil {
+		return err
+	}
+	right, err := spline(fmt.Sprintf("IMDB, %d unlabeled reviews", c.Beside), "labeled", "labeled reviews", c.Labeled, func(n int) (curvePoint, error) { return point(n, c.Beside) })
+	if err != nil {
+		return err
+	}
 	first, last := left[0], left[len(left)-1]
 	most := c.Unlabeled[len(c.Unlabeled)-1]
 	s.Claim(Claim{Claim: "more unlabeled reviews help more", Paper: "figure 2, left", Why: "the difference has the other sign", Unit: "points of accuracy",

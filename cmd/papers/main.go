@@ -169,7 +169,19 @@ func run(ctx context.Context, name string, o *flags, stdout, stderr io.Writer) e
 	}
 	results := map[string]*papers.Result{}
 	for _, e := range chosen {
-		options := o.options(e, say)
+		said := time.Now()
+		options := papers.Options{Size: papers.Default, Data: o.data, Out: o.out, Seed: o.seed, Threads: o.threads, VW: o.vw, Progress: func(s papers.Status) {
+			if time.Since(said) > 10*time.Second {
+				said = time.Now()
+				say(progress(s))
+			}
+		}}
+		switch {
+		case o.quick, o.data == "" && len(e.Needs) > 0:
+			options.Size = papers.Quick
+		case o.full:
+			options.Size = papers.Full
+		}
 		if name == "all" {
 			options.Out = filepath.Join(o.out, e.Name)
 		}
@@ -199,24 +211,6 @@ func run(ctx context.Context, name string, o *flags, stdout, stderr io.Writer) e
 		result = results[name]
 	}
 	return json.NewEncoder(stdout).Encode(result)
-}
-
-// options returns the options that the flags select for an experiment. Its progress is reported every ten seconds.
-func (o *flags) options(e papers.Experiment, say func(string)) papers.Options {
-	said := time.Now()
-	out := papers.Options{Size: papers.Default, Data: o.data, Out: o.out, Seed: o.seed, Threads: o.threads, VW: o.vw, Progress: func(s papers.Status) {
-		if time.Since(said) > 10*time.Second {
-			said = time.Now()
-			say(progress(s))
-		}
-	}}
-	switch {
-	case o.quick, o.data == "" && len(e.Needs) > 0:
-		out.Size = papers.Quick
-	case o.full:
-		out.Size = papers.Full
-	}
-	return out
 }
 
 // verdicts formats the number of claims with each verdict.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 )
 
 // copies copies the original files to dir without changes.
@@ -29,19 +31,16 @@ func copies(dir string, originals []string) error {
 // svmlight packs a training file and a test file. If there is only one original file, a random fifth of each class
 // becomes the test set.
 func svmlight(dir string, originals []string) error {
-	var parts [][]string
-	for _, o := range originals {
-		var part []string
-		err := lines(o, func(line string) error {
+	parts := make([][]string, len(originals))
+	for i, o := range originals {
+		if err := lines(o, func(line string) error {
 			if line = strings.TrimSpace(line); line != "" {
-				part = append(part, line)
+				parts[i] = append(parts[i], line)
 			}
 			return nil
-		})
-		if err != nil {
+		}); err != nil {
 			return err
 		}
-		parts = append(parts, part)
 	}
 	if len(parts) == 1 {
 		r := rand.New(rand.NewPCG(1, 1))
@@ -91,30 +90,23 @@ func svmlight(dir string, originals []string) error {
 // usps converts labels 1 to 10 to 0 to 9 and pixels from [-1, 1] to [0, 1].
 func usps(dir string, originals []string) error {
 	for i, name := range []string{"train.svm.gz", "test.svm.gz"} {
-		err := write(filepath.Join(dir, name), func(w *bufio.Writer) error {
-			return lines(originals[i], func(line string) error {
-				fields := strings.Fields(line)
-				if len(fields) == 0 {
-					return nil
-				}
-				digit, err := strconv.Atoi(fields[0])
+		err := rewrite(filepath.Join(dir, name), originals[i], "", func(w *bufio.Writer, fields []string) error {
+			digit, err := strconv.Atoi(fields[0])
+			if err != nil {
+				return err
+			}
+			fmt.Fprint(w, digit-1)
+			for _, f := range fields[1:] {
+				column, value, _ := strings.Cut(f, ":")
+				x, err := strconv.ParseFloat(value, 64)
 				if err != nil {
 					return err
 				}
-				fmt.Fprint(w, digit-1)
-				for _, f := range fields[1:] {
-					column, value, _ := strings.Cut(f, ":")
-					x, err := strconv.ParseFloat(value, 64)
-					if err != nil {
-						return err
-					}
-					if x = (x + 1) / 2; x != 0 {
-						fmt.Fprintf(w, " %s:%.4g", column, x)
-					}
+				if x = (x + 1) / 2; x != 0 {
+					fmt.Fprintf(w, " %s:%.4g", column, x)
 				}
-				fmt.Fprintln(w)
-				return nil
-			})
+			}
+			return nil
 		})
 		if err != nil {
 			return err
@@ -123,55 +115,58 @@ func usps(dir string, originals []string) error {
 	return nil
 }
 
+// rewrite writes a file with a line for each line of the original that has fields. The fields are divided by the
+// separators or by white space.
+func rewrite(file, original, separators string, f func(w *bufio.Writer, fields []string) error) error {
+	return write(file, func(w *bufio.Writer) error {
+		return lines(original, func(line string) error {
+			fields := strings.FieldsFunc(line, func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune(separators, r) })
+			if len(fields) == 0 {
+				return nil
+			}
+			return errors.Join(f(w, fields), w.WriteByte('\n'))
+		})
+	})
+}
+
 // columns combines a file of numbers and a file of labels 0 and 1 into a stream.
 func columns(dir string, originals []string) error {
 	var labels []string
 	err := lines(originals[1], func(line string) error {
-		if line = strings.TrimSpace(line); line != "" {
-			x, err := strconv.ParseFloat(line, 64)
-			if err != nil {
-				return err
-			}
-			label := "-1"
-			if x > 0 {
-				label = "1"
-			}
-			labels = append(labels, label)
+		if line = strings.TrimSpace(line); line == "" {
+			return nil
 		}
-		return nil
+		x, err := strconv.ParseFloat(line, 64)
+		if labels = append(labels, "-1"); x > 0 {
+			labels[len(labels)-1] = "1"
+		}
+		return err
 	})
 	if err != nil {
 		return err
 	}
 	n := 0
-	return write(filepath.Join(dir, "stream.svm.gz"), func(w *bufio.Writer) error {
-		err := lines(originals[0], func(line string) error {
-			numbers := strings.FieldsFunc(line, func(r rune) bool { return r == ',' || r == ' ' || r == '\t' || r == '\r' })
-			if len(numbers) == 0 {
-				return nil
-			}
-			if n == len(labels) {
-				return fmt.Errorf("more than %d lines, as many as labels", n)
-			}
-			fmt.Fprint(w, labels[n])
-			n++
-			for i, text := range numbers {
-				x, err := strconv.ParseFloat(text, 64)
-				if err != nil {
-					return err
-				}
-				if x != 0 {
-					fmt.Fprintf(w, " %d:%g", i+1, x)
-				}
-			}
-			fmt.Fprintln(w)
-			return nil
-		})
-		if err == nil && n != len(labels) {
-			err = fmt.Errorf("%d lines for %d labels", n, len(labels))
+	err = rewrite(filepath.Join(dir, "stream.svm.gz"), originals[0], ",", func(w *bufio.Writer, numbers []string) error {
+		if n == len(labels) {
+			return fmt.Errorf("more than %d lines, as many as labels", n)
 		}
-		return err
+		fmt.Fprint(w, labels[n])
+		n++
+		for i, text := range numbers {
+			x, err := strconv.ParseFloat(text, 64)
+			if err != nil {
+				return err
+			}
+			if x != 0 {
+				fmt.Fprintf(w, " %d:%g", i+1, x)
+			}
+		}
+		return nil
 	})
+	if err == nil && n != len(labels) {
+		err = fmt.Errorf("%d lines for %d labels", n, len(labels))
+	}
+	return err
 }
 
 // cifar keeps the first 800 images of each class from the training batches, and the first 200 images of each class from

@@ -9,6 +9,7 @@ import (
 	"io"
 	"maps"
 	"math/rand/v2"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -129,165 +130,121 @@ func latin1(b []byte) string {
 	return string(r)
 }
 
-func imdb(dir string, originals []string) error {
-	parts := map[string][]document{}
-	err := each(originals[0], func(name string, r io.Reader) error {
-		folder, _ := filepath.Split(filepath.ToSlash(name))
-		for suffix, to := range map[string]document{"/train/pos/": {label: 1}, "/train/neg/": {label: -1}, "/train/unsup/": {}, "/test/pos/": {label: 1}, "/test/neg/": {label: -1}} {
-			if !strings.HasSuffix(folder, suffix) {
-				continue
-			}
+// corpus returns a converter of the documents of an archive. The function documents returns the part to which a file
+// belongs and its documents, or "" if the file has none. The parts in from determine the vocabulary of out.
+func corpus(out bag, from []string, documents func(name string, text []byte) (part string, all []document)) func(string, []string) error {
+	return func(dir string, originals []string) error {
+		parts := map[string][]document{}
+		err := each(originals[0], func(name string, r io.Reader) error {
 			text, err := io.ReadAll(r)
 			if err != nil {
 				return err
 			}
-			part := strings.Split(suffix, "/")[1]
-			if to.label == 0 {
-				part = "unlabeled"
+			if part, all := documents(filepath.ToSlash(name), text); part != "" {
+				parts[part] = append(parts[part], all...)
 			}
-			to.tokens = tokens(string(text))
-			parts[part] = append(parts[part], to)
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	return bag{from: [][]document{parts["train"], parts["unlabeled"]}, minWord: 5, minPair: 20}.write(dir, parts)
-}
-
-func imdb2k(dir string, originals []string) error {
-	var all []document
-	err := each(originals[0], func(name string, r io.Reader) error {
-		label := 0
-		switch filepath.Base(filepath.Dir(name)) {
-		case "pos":
-			label = 1
-		case "neg":
-			label = -1
-		default:
 			return nil
-		}
-		text, err := io.ReadAll(r)
-		all = append(all, document{label, tokens(latin1(text))})
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	return bag{from: [][]document{all}, minWord: 1, minPair: 2}.write(dir, map[string][]document{"all": all})
-}
-
-// sentences returns a converter of two files, negative and positive, with one document per line.
-func sentences(negative, positive string) func(string, []string) error {
-	return func(dir string, originals []string) error {
-		var all []document
-		err := each(originals[0], func(name string, r io.Reader) error {
-			label := 0
-			switch filepath.Base(name) {
-			case negative:
-				label = -1
-			case positive:
-				label = 1
-			default:
-				return nil
-			}
-			text, err := io.ReadAll(r)
-			for line := range bytes.Lines(text) {
-				if line = bytes.TrimSpace(line); len(line) > 0 {
-					all = append(all, document{label, tokens(latin1(line))})
-				}
-			}
-			return err
 		})
 		if err != nil {
 			return err
 		}
-		return bag{from: [][]document{all}, minWord: 1, minPair: 2}.write(dir, map[string][]document{"all": all})
+		out := out
+		for _, part := range from {
+			out.from = append(out.from, parts[part])
+			parts[part] = append(parts[part], []document{}...) // a part without documents is an error
+		}
+		return out.write(dir, parts)
 	}
+}
+
+// small is the vocabulary of the small sets.
+var small = bag{minWord: 1, minPair: 2}
+
+var imdb = corpus(bag{minWord: 5, minPair: 20}, []string{"train", "unlabeled"}, func(name string, text []byte) (string, []document) {
+	for suffix, label := range map[string]int{"/train/pos/": 1, "/train/neg/": -1, "/train/unsup/": 0, "/test/pos/": 1, "/test/neg/": -1} {
+		if folder, _ := path.Split(name); strings.HasSuffix(folder, suffix) {
+			part := strings.Split(suffix, "/")[1]
+			if label == 0 {
+				part = "unlabeled"
+			}
+			return part, []document{{label, tokens(string(text))}}
+		}
+	}
+	return "", nil
+})
+
+var imdb2k = corpus(small, []string{"all"}, func(name string, text []byte) (string, []document) {
+	label, ok := map[string]int{"pos": 1, "neg": -1}[path.Base(path.Dir(name))]
+	if !ok {
+		return "", nil
+	}
+	return "all", []document{{label, tokens(latin1(text))}}
+})
+
+// sentences returns a converter of two files, negative and positive, with one document per line.
+func sentences(negative, positive string) func(string, []string) error {
+	return corpus(small, []string{"all"}, func(name string, text []byte) (part string, all []document) {
+		label, ok := map[string]int{negative: -1, positive: 1}[path.Base(name)]
+		if !ok {
+			return "", nil
+		}
+		for line := range bytes.Lines(text) {
+			if line = bytes.TrimSpace(line); len(line) > 0 {
+				all = append(all, document{label, tokens(latin1(line))})
+			}
+		}
+		return "all", all
+	})
 }
 
 // newsgroups returns a converter of the messages of two newsgroups, without their headers.
 func newsgroups(negative, positive string) func(string, []string) error {
-	return func(dir string, originals []string) error {
-		parts := map[string][]document{}
-		err := each(originals[0], func(name string, r io.Reader) error {
-			group := filepath.Base(filepath.Dir(name))
-			if group != negative && group != positive {
-				return nil
-			}
-			text, err := io.ReadAll(r)
-			if _, body, ok := bytes.Cut(text, []byte("\n\n")); ok {
-				text = body
-			}
-			d := document{-1, tokens(latin1(text))}
-			if group == positive {
-				d.label = 1
-			}
-			part := "test"
-			if strings.Contains(name, "train") {
-				part = "train"
-			}
-			parts[part] = append(parts[part], d)
-			return err
-		})
-		if err != nil {
-			return err
+	return corpus(small, []string{"train"}, func(name string, text []byte) (string, []document) {
+		label, ok := map[string]int{negative: -1, positive: 1}[path.Base(path.Dir(name))]
+		if !ok {
+			return "", nil
 		}
-		return bag{from: [][]document{parts["train"]}, minWord: 1, minPair: 2}.write(dir, parts)
+		if _, body, ok := bytes.Cut(text, []byte("\n\n")); ok {
+			text = body
+		}
+		return partOf(strings.Contains(name, "train")), []document{{label, tokens(latin1(text))}}
+	})
+}
+
+func partOf(train bool) string {
+	if train {
+		return "train"
 	}
+	return "test"
 }
 
 // reviews returns a converter of the reviews of a domain. The reviews that the publisher has sorted by class are for
 // training. All other reviews are for the test; their stars determine the class.
 func reviews(domain string) func(dir string, originals []string) error {
-	return func(dir string, originals []string) error {
-		parts := map[string][]document{}
-		field := func(review, name string) string {
-			_, after, _ := strings.Cut(review, "<"+name+">")
-			text, _, _ := strings.Cut(after, "</"+name+">")
-			return strings.TrimSpace(text)
+	field := func(review, name string) string {
+		_, after, _ := strings.Cut(review, "<"+name+">")
+		text, _, _ := strings.Cut(after, "</"+name+">")
+		return strings.TrimSpace(text)
+	}
+	return corpus(bag{minWord: 1, minPair: 2, limit: 20000}, []string{"train"}, func(name string, text []byte) (string, []document) {
+		label, ok := map[string]int{"positive.review": 1, "negative.review": -1, "unlabeled.review": 0}[path.Base(name)]
+		if !ok || path.Base(path.Dir(name)) != domain {
+			return "", nil
 		}
-		err := each(originals[0], func(name string, r io.Reader) error {
-			if filepath.Base(filepath.Dir(name)) != domain {
-				return nil
-			}
-			base := filepath.Base(name)
-			label, part := 0, "train"
-			switch base {
-			case "positive.review":
-				label = 1
-			case "negative.review":
-				label = -1
-			case "unlabeled.review":
-				part = "test"
-			default:
-				return nil
-			}
-			text, err := io.ReadAll(r)
-			for _, review := range strings.Split(latin1(text), "</review>") {
-				words := tokens(field(review, "title") + ". " + field(review, "review_text"))
-				if len(words) == 0 {
+		var all []document
+		for _, review := range strings.Split(latin1(text), "</review>") {
+			d := document{label, tokens(field(review, "title") + ". " + field(review, "review_text"))}
+			if label == 0 {
+				stars, err := strconv.ParseFloat(field(review, "rating"), 64)
+				if err != nil {
 					continue
 				}
-				d := document{label, words}
-				if part == "test" {
-					stars, err := strconv.ParseFloat(field(review, "rating"), 64)
-					if err != nil || stars == 3 {
-						continue
-					}
-					d.label = -1
-					if stars > 3 {
-						d.label = 1
-					}
-				}
-				parts[part] = append(parts[part], d)
+				d.label = cmp.Compare(stars, 3)
 			}
-			return err
-		})
-		if err != nil {
-			return err
+			if len(d.tokens) > 0 && d.label != 0 {
+				all = append(all, d)
+			}
 		}
-		return bag{from: [][]document{parts["train"]}, minWord: 1, minPair: 2, limit: 20000}.write(dir, parts)
-	}
+		return partOf(label != 0), all
+	})
 }

@@ -119,15 +119,13 @@ func byPart(imports map[string][]string) map[string]map[string]bool {
 func reduced(arrows map[string]map[string]bool) map[string]map[string]bool {
 	var reaches func(from, to string, seen map[string]bool) bool
 	reaches = func(from, to string, seen map[string]bool) bool {
+		if seen[from] {
+			return false
+		}
+		seen[from] = true
 		for next := range arrows[from] {
-			if next == to {
+			if next == to || reaches(next, to, seen) {
 				return true
-			}
-			if !seen[next] {
-				seen[next] = true
-				if reaches(next, to, seen) {
-					return true
-				}
 			}
 		}
 		return false

@@ -50,8 +50,8 @@ func (c *comparison) buysOf(d contest) error {
 	s.examples = s.examples[n:]
 	file := func(name string) string { return filepath.Join(c.work, "buys."+name) }
 	for _, err := range []error{
-		writeText(file("svm"), s, false, nil), writeText(file("test.svm"), test, false, nil),
-		writeText(file("vw"), s, true, nil), writeText(file("test.vw"), test, true, nil),
+		writeText(file("svm"), s, false), writeText(file("test.svm"), test, false),
+		writeText(file("vw"), s, true), writeText(file("test.vw"), test, true),
 	} {
 		if err != nil {
 			return err

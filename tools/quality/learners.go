@@ -19,10 +19,13 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/stat"
 
+	"blankout/batch"
 	"blankout/config"
 	"blankout/internal/event"
 	"blankout/internal/loss"
@@ -96,11 +99,9 @@ type trial struct {
 	name, train, test string // without test the set is a stream, whose model is frozen several times
 	most              int    // largest number of events to learn; 0 means all
 
-	load struct {
-		sync.Once
-		err  error
-		left sync.WaitGroup
-	}
+	once        sync.Once // reads the rows
+	err         error
+	left        atomic.Int32 // number of outcomes that need the rows
 	columns     int
 	labels      int        // number of classes
 	first, rest []trialRow // rows of train and of test
@@ -141,37 +142,38 @@ func (t *trial) numbers() bool { return strings.HasSuffix(t.train, ".jsonl.gz") 
 
 // read loads the files of the trial.
 func (t *trial) read(c *comparison) error {
-	t.load.Do(func() {
-		if t.numbers() {
-			t.load.err = t.readNumbers()
-			return
+	t.once.Do(func() { t.err = t.readRows(c) })
+	return t.err
+}
+
+func (t *trial) readRows(c *comparison) error {
+	if t.numbers() {
+		return t.readNumbers()
+	}
+	for name, rows := range map[string]*[]trialRow{t.train: &t.first, t.test: &t.rest} {
+		if name == "" {
+			continue
 		}
-		for name, rows := range map[string]*[]trialRow{t.train: &t.first, t.test: &t.rest} {
-			if name == "" {
-				continue
-			}
-			s, err := read(c.path(t.name, name), record.DefaultConfig())
-			if err != nil {
-				t.load.err = err
-				return
-			}
-			t.labels = max(t.labels, len(s.schema.Classes))
-			for i := range s.examples {
-				x := s.examples[i].Features
-				*rows = append(*rows, trialRow{s.schema.Classes[s.examples[i].Label], x})
-				if n := x.Len(); n > 0 {
-					t.columns = max(t.columns, int(x.Index[n-1])+1)
-				}
+		s, err := read(c.path(t.name, name), record.DefaultConfig())
+		if err != nil {
+			return err
+		}
+		t.labels = max(t.labels, len(s.schema.Classes))
+		for i := range s.examples {
+			x := s.examples[i].Features
+			*rows = append(*rows, trialRow{s.schema.Classes[s.examples[i].Label], x})
+			if n := x.Len(); n > 0 {
+				t.columns = max(t.columns, int(x.Index[n-1])+1)
 			}
 		}
-		if t.most > 0 {
-			t.first = t.first[:min(t.most, len(t.first))]
-		}
-		r := rand.New(rand.NewPCG(17, 1))
-		r.Shuffle(len(t.rest), func(i, j int) { t.rest[i], t.rest[j] = t.rest[j], t.rest[i] })
-		t.rest = t.rest[:min(c.silent.test, len(t.rest))]
-	})
-	return t.load.err
+	}
+	if t.most > 0 {
+		t.first = t.first[:min(t.most, len(t.first))]
+	}
+	r := rand.New(rand.NewPCG(17, 1))
+	r.Shuffle(len(t.rest), func(i, j int) { t.rest[i], t.rest[j] = t.rest[j], t.rest[i] })
+	t.rest = t.rest[:min(c.silent.test, len(t.rest))]
+	return nil
 }
 
 // readNumbers reads JSON lines. Each numeric field gets a column, and each value of a text field gets a column.
@@ -376,13 +378,8 @@ func (x *losses) add(t *trial, e *event.Example, prediction []float64) {
 		x.wrong, x.loss = append(x.wrong, 100*off/t.unit.absolute), append(x.loss, off*off/t.unit.squared)
 		return
 	}
-	wrong, p, best := 100.0, 0.0, 0
-	for k := range prediction {
-		if prediction[k] > prediction[best] {
-			best = k
-		}
-	}
-	if best == e.Label {
+	wrong, p := 100.0, 0.0
+	if floats.MaxIdx(prediction) == e.Label {
 		wrong = 0
 	}
 	if e.Label < len(prediction) {
@@ -542,43 +539,32 @@ func (c *comparison) learners() error {
 
 // trialPairs makes both learners learn all trials in both formats, concurrently on all cores.
 func (c *comparison) trialPairs(all []*trial, names []string, settings online.Config) ([]trialPair, error) {
+	formats := []string{formatJSON, formatSparse}
 	var pairs []trialPair
 	for _, t := range all {
-		for _, format := range []string{formatJSON, formatSparse} {
+		for _, format := range formats {
 			pairs = append(pairs, trialPair{name: t.name + ", " + format})
 		}
+		t.left.Store(4)
 	}
-	var failed error
-	var mu sync.Mutex
-	var tasks sync.WaitGroup
-	free := make(chan bool, runtime.GOMAXPROCS(0))
-	for at, t := range all {
-		for task := range 4 {
-			t.load.left.Add(1)
-			free <- true
-			tasks.Go(func() {
-				defer func() { <-free }()
-				defer t.load.left.Done()
-				format := []string{formatJSON, formatSparse}[task/2]
-				out, err := t.outcome(c, format, names[task%2], settings)
-				mu.Lock()
-				defer mu.Unlock()
-				pairs[2*at+task/2].of[task%2] = out
-				var not *notLearned
-				if errors.As(err, &not) {
-					pairs[2*at+task/2].not = err
-				} else if err != nil {
-					failed = errors.Join(failed, fmt.Errorf("%s of %s by %s: %w", format, t.name, names[task%2], err))
-				}
-			})
+	reasons, failed := make([]*notLearned, 4*len(all)), make([]error, 4*len(all))
+	batch.Parallel(runtime.GOMAXPROCS(0), 4*len(all), func(i int) {
+		t, format, learner := all[i/4], formats[i/2%2], names[i%2]
+		out, err := t.outcome(c, format, learner, settings)
+		pairs[i/2].of[i%2] = out
+		if !errors.As(err, &reasons[i]) && err != nil {
+			failed[i] = fmt.Errorf("%s of %s by %s: %w", format, t.name, learner, err)
 		}
-		go func() { // frees the memory of the events after the last use
-			t.load.left.Wait()
+		if t.left.Add(-1) == 0 { // frees the memory of the events after the last use
 			t.first, t.rest = nil, nil
-		}()
+		}
+	})
+	for i, not := range reasons {
+		if not != nil {
+			pairs[i/2].not = not
+		}
 	}
-	tasks.Wait()
-	return pairs, failed
+	return pairs, errors.Join(failed...)
 }
 
 // columnsOf returns the losses in the order of the table's columns: learning, then trialMasks.
@@ -595,11 +581,8 @@ func trialColumns() []string {
 // trialTable writes a table with the means of the first learner, and the differences between the second and the first
 // learner.
 func (c *comparison) trialTable(title, format string, pairs []trialPair, of func(losses) []float64) {
-	fmt.Fprintf(c.w, "### %s\n\n| stream |", title)
-	for _, name := range trialColumns() {
-		fmt.Fprintf(c.w, " %s |", name)
-	}
-	fmt.Fprintf(c.w, "\n|---|%s\n", strings.Repeat("---|", len(trialColumns())))
+	fmt.Fprintf(c.w, "### %s\n\n", title)
+	c.header(append([]string{"stream"}, trialColumns()...)...)
 	for _, p := range pairs {
 		fmt.Fprintf(c.w, "| %s |", p.name)
 		others := p.of[1].columnsOf()
@@ -616,6 +599,26 @@ func (c *comparison) trialTable(title, format string, pairs []trialPair, of func
 	fmt.Fprintln(c.w)
 }
 
+// trialMean is the difference of two means: of two learners, or of one learner in two situations.
+type trialMean struct {
+	text                string // the measure, the difference and its standard error
+	mean, standardError float64
+	allowed             float64 // the difference that trialVerdict allows
+}
+
+// compared returns the error and the log-loss of b minus the same means of a. It returns nil without events.
+func compared(a, b losses) (out []trialMean) {
+	if len(a.wrong) == 0 || len(b.wrong) == 0 {
+		return nil
+	}
+	wrong, wrongError := difference(a.wrong, b.wrong)
+	loss, lossError := difference(a.loss, b.loss)
+	return []trialMean{
+		{fmt.Sprintf("error %+.2f ± %.2f", wrong, wrongError), wrong, wrongError, allowedError},
+		{fmt.Sprintf("log-loss %+.4f ± %.4f", loss, lossError), loss, lossError, allowedLogLoss},
+	}
+}
+
 // declaredVerdict names each mean of the first learner that is worse with features declared missing than with the same
 // features read as 0, by more than two paired standard errors.
 func declaredVerdict(name string, pairs []trialPair) string {
@@ -623,17 +626,10 @@ func declaredVerdict(name string, pairs []trialPair) string {
 	means, fractions := 0, len(deathFractions)-1
 	for _, p := range pairs {
 		for i := range fractions {
-			declared, silent := p.of[0].frozen[1+i], p.of[0].frozen[1+fractions+i]
-			for _, m := range []struct {
-				what, format string
-				a, b         []float64
-			}{{"error", "%+.2f ± %.2f", silent.wrong, declared.wrong}, {"log-loss", "%+.4f ± %.4f", silent.loss, declared.loss}} {
-				if len(m.b) == 0 {
-					continue
-				}
+			for _, m := range compared(p.of[0].frozen[1+fractions+i], p.of[0].frozen[1+i]) {
 				means++
-				if mean, standardError := difference(m.a, m.b); !(mean <= 2*standardError) {
-					worse = append(worse, fmt.Sprintf("%s, %s, %s "+m.format, p.name, trialMasks[1+i], m.what, mean, standardError))
+				if !(m.mean <= 2*m.standardError) {
+					worse = append(worse, fmt.Sprintf("%s, %s, %s", p.name, trialMasks[1+i], m.text))
 				}
 			}
 		}
@@ -667,22 +663,14 @@ func trialVerdict(name string, pairs []trialPair) string {
 		breaches, most, text := 0, 0.0, ""
 		others := p.of[1].columnsOf()
 		for i, first := range p.of[0].columnsOf() {
-			for _, m := range []struct {
-				what, format string
-				allowed      float64
-				a, b         []float64
-			}{{"error", "%+.2f ± %.2f", allowedError, first.wrong, others[i].wrong}, {"log-loss", "%+.4f ± %.4f", allowedLogLoss, first.loss, others[i].loss}} {
-				if len(m.a) == 0 {
-					continue
-				}
-				mean, standardError := difference(m.a, m.b)
-				if standardError != 0 {
+			for _, m := range compared(first, others[i]) {
+				if m.standardError != 0 {
 					means++
 				}
-				if !(mean <= max(m.allowed, 2*standardError)) { // also true if mean is NaN
+				if !(m.mean <= max(m.allowed, 2*m.standardError)) { // also true if the mean is NaN
 					breaches++
-					if size := mean / max(standardError, 1e-12); !(size <= most) {
-						most, text = size, fmt.Sprintf("%s, %s, %s "+m.format, p.name, trialColumns()[i], m.what, mean, standardError)
+					if size := m.mean / max(m.standardError, 1e-12); !(size <= most) {
+						most, text = size, fmt.Sprintf("%s, %s, %s", p.name, trialColumns()[i], m.text)
 					}
 				}
 			}

@@ -4,9 +4,9 @@
 //	go run ./tools/quality -data DIR -vw vw -python python -liblinear liblinear-train
 //
 // DIR has a folder for each data set, with gzipped svmlight files (stream, or train and test) or MNIST's idx files. If
-// the program of a peer is not given, the peer is left out. The flag -only selects sections: streams, rules, exact,
-// deletion, speed, slower, solvers, nulls, sets, observed, stuck, learners, silent, forecasts. The sections silent and
-// forecasts accept any data sets:
+// the program of a peer is not given, the peer is left out. The flag -only selects sections: streams, deletion, speed,
+// slower, solvers, sets, observed, stuck, learners, silent, forecasts. The sections silent and forecasts accept any data
+// sets:
 //
 //	go run ./tools/quality -only silent -data DIR -sets gas_drift,mine -also "noise=dropout:0.3;expected_missing=0.7"
 //
@@ -17,18 +17,21 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"maps"
-	"math"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
+
+	"gonum.org/v1/gonum/integrate"
+	"gonum.org/v1/gonum/stat"
 
 	"blankout/batch"
 	"blankout/internal/event"
@@ -55,7 +58,7 @@ type comparison struct {
 
 func main() {
 	c := &comparison{w: os.Stdout}
-	only := flag.String("only", "streams,rules,exact,deletion", "the `SECTIONS` to make")
+	only := flag.String("only", "streams,deletion", "the `SECTIONS` to make")
 	flag.StringVar(&c.data, "data", "", "`DIR` of the data sets")
 	flag.StringVar(&c.vw, "vw", "", "Vowpal Wabbit's `COMMAND`")
 	flag.StringVar(&c.python, "python", "", "a `PYTHON` that has River")
@@ -84,7 +87,7 @@ func (c *comparison) run(only []string) (err error) {
 	sections := []struct {
 		name string
 		make func() error
-	}{{"streams", c.streams}, {"rules", c.rules}, {"exact", c.exact}, {"deletion", c.deletion}, {"speed", c.speed}, {"buys", c.buys}, {"slower", c.slower}, {"solvers", c.solvers}, {"nulls", c.nulls}, {"sets", c.sets}, {"observed", c.observed}, {"stuck", c.stuckFields}, {"silent", c.silentTables}, {"forecasts", c.forecasts}, {"learners", c.learners}}
+	}{{"streams", c.streams}, {"deletion", c.deletion}, {"speed", c.speed}, {"slower", c.slower}, {"solvers", c.solvers}, {"sets", c.sets}, {"observed", c.observed}, {"stuck", c.stuckFields}, {"silent", c.silentTables}, {"forecasts", c.forecasts}, {"learners", c.learners}}
 	for _, s := range sections {
 		if slices.Contains(only, s.name) {
 			if err := s.make(); err != nil {
@@ -162,33 +165,6 @@ func (c *comparison) path(name ...string) string {
 	return filepath.Join(append([]string{c.data}, name...)...)
 }
 
-// learned is the result of one or more passes over a set.
-type learned struct {
-	*online.Learner
-	scored []scored // for two classes: scores before each event was learned
-}
-
-func learn(s *set, c online.Config, passes int) (*learned, error) {
-	l, err := online.New(c, s.schema)
-	if err != nil {
-		return nil, err
-	}
-	out := &learned{Learner: l}
-	for pass := range passes {
-		for i := range s.examples {
-			e := &s.examples[i]
-			f := l.Learn(e, nil).Scores
-			if pass == 0 && len(f) == 1 {
-				out.scored = append(out.scored, scored{f[0], e.Label == 1})
-			}
-		}
-		if pass+1 < passes { // as blankout train does
-			l.EndPass()
-		}
-	}
-	return out, nil
-}
-
 // scored is the score of an event, and whether the event belongs to the positive class.
 type scored struct {
 	score    float64
@@ -196,110 +172,101 @@ type scored struct {
 }
 
 // measures returns the fraction of errors, the mean log-loss (a score is the log-odds), and the area under the ROC
-// curve. Ties count as one half in the area.
-func measures(events []scored) (wrong, logLoss, auc float64) {
+// curve.
+func measures(events []scored) (p progressive) {
 	events = slices.Clone(events)
-	slices.SortFunc(events, func(a, b scored) int {
-		if a.score < b.score {
-			return -1
-		} else if a.score > b.score {
-			return 1
+	slices.SortFunc(events, func(a, b scored) int { return cmp.Compare(a.score, b.score) })
+	scores, positive, n := make([]float64, len(events)), make([]bool, len(events)), float64(len(events))
+	for i, e := range events {
+		scores[i], positive[i] = e.score, e.positive
+		if (e.score > 0) != e.positive {
+			p.wrong += 1 / n
 		}
-		return 0
-	})
-	ranks, positive := 0.0, 0.0
-	for i, j := 0, 0; i < len(events); i = j {
-		n := 0.0
-		for j = i; j < len(events) && events[j].score == events[i].score; j++ {
-			u := events[j].score
-			if events[j].positive {
-				u = -u
-				n++
-			}
-			if (events[j].score > 0) != events[j].positive {
-				wrong++
-			}
-			logLoss += max(u, 0) + math.Log1p(math.Exp(-math.Abs(u)))
+		y := -1.0
+		if e.positive {
+			y = 1
 		}
-		ranks += n * float64(i+1+j) / 2
-		positive += n
+		value, _, _ := loss.LogisticGaussian{}.At(y, e.score, 0)
+		p.logLoss += value / n
 	}
-	n := float64(len(events))
-	return wrong / n, logLoss / n, (ranks - positive*(positive+1)/2) / (positive * (n - positive))
+	right, wrong, _ := stat.ROC(nil, scores, positive, nil)
+	p.auc = integrate.Trapezoidal(wrong, right)
+	return p
+}
+
+// header writes the first two lines of a table.
+func (c *comparison) header(columns ...string) {
+	fmt.Fprintf(c.w, "| %s |\n|%s\n", strings.Join(columns, " | "), strings.Repeat("---|", len(columns)))
 }
 
 // testError returns the error of a model on a test set as a fraction. Features are deleted with probability d and the
 // remaining features are rescaled. The command blankout predict --delete d --rescale uses the same masks.
 func testError(m *model.Linear, s *set, d float64) float64 {
 	scores := make([]float64, m.Outputs)
-	wrong := 0
 	corrupt := batch.Corrupter{Noise: loss.Dropout{Q: d}}
-	for i := range s.examples {
-		e := s.examples[i]
-		e.Features = m.Standardized(&e, event.Vec{})
+	return s.errorOf(func(i int, e *event.Example) int {
+		x := m.Standardized(e, event.Vec{})
 		if d > 0 {
-			corrupt.Vec(e.Features, nil, i, 0)
+			corrupt.Vec(x, nil, i, 0)
 		}
-		if model.Predict(scoreVec(m, e.Features, scores)) != e.Label {
-			wrong++
-		}
-	}
-	return float64(wrong) / float64(len(s.examples))
+		return model.Predict(m.ScoreVec(x, scores))
+	})
 }
 
 // knownError returns the error of a model's predictions if the deleted features are declared missing.
 func knownError(m *model.Linear, s *set, d float64) float64 {
 	scores := make([]float64, m.Outputs)
-	wrong := 0
 	var left event.Example
 	var dead []bool
 	corrupt := batch.Corrupter{Noise: loss.Dropout{Q: d}}
-	for i := range s.examples {
-		e := s.examples[i]
-		x := m.AppendZeros(&e, m.Standardized(&e, event.Vec{}), event.Vec{})
+	return s.errorOf(func(i int, e *event.Example) int {
+		x := m.AppendZeros(e, m.Standardized(e, event.Vec{}), event.Vec{})
 		dead = corrupt.Dead(x.Index, nil, i, 0, dead)
-		model.LossesOf(m, 0).Lose(model.LossDeclared, &e, 0, x.Index, dead, &left)
-		if m.Head.Predict(m.Score(&left, scores)) != e.Label {
+		model.LossesOf(m, 0).Lose(model.LossDeclared, e, 0, x.Index, dead, &left)
+		return m.Head.Predict(m.Score(&left, scores))
+	})
+}
+
+// errorOf returns the fraction of the events whose class is not the predicted one.
+func (s *set) errorOf(predict func(i int, e *event.Example) int) float64 {
+	wrong := 0
+	for i := range s.examples {
+		if predict(i, &s.examples[i]) != s.examples[i].Label {
 			wrong++
 		}
 	}
 	return float64(wrong) / float64(len(s.examples))
 }
 
-// scoreVec scores standardized features.
-func scoreVec(m *model.Linear, x event.Vec, out []float64) []float64 {
-	copy(out, m.Intercept)
-	for i, d := range x.Index {
-		for k := range out {
-			out[k] += x.Value[i] * m.Weight(d, k)
-		}
-	}
-	return out
-}
-
 // exactModel solves the batch problem of a learner's configuration on features that the model from has standardized.
 func exactModel(s *set, from *model.Linear, c batch.Config) (*batch.Fit, error) {
-	var b batch.Builder
-	for i := range s.examples {
-		e := s.examples[i]
-		e.Features = from.Standardized(&e, event.Vec{})
-		if err := b.Add(&e); err != nil {
-			return nil, err
-		}
+	examples := slices.Clone(s.examples)
+	for i := range examples {
+		examples[i].Features = from.Standardized(&examples[i], event.Vec{})
 	}
 	c.Threads = runtime.GOMAXPROCS(0)
-	return batch.Train(context.Background(), b.Data(s.schema), c)
+	return batch.Train(context.Background(), dataOf(s.schema, examples), c)
 }
 
-// withScaler scores raw features. It standardizes the features with the Scaler of the model from, and then applies the
-// weights of the model exact.
-type withScaler struct{ from, exact *model.Linear }
-
-func (w withScaler) testError(s *set, d float64) float64 {
-	t := &set{name: s.name, schema: s.schema, examples: slices.Clone(s.examples)}
-	for i := range t.examples {
-		e := &t.examples[i]
-		e.Features = w.from.Standardized(e, event.Vec{})
+// dataOf returns Data of events that a decoder has made.
+func dataOf(schema *event.Schema, examples []event.Example) *batch.Data {
+	var b batch.Builder
+	for i := range examples {
+		impossible(b.Add(&examples[i]))
 	}
-	return testError(w.exact, t, d)
+	return b.Data(schema)
+}
+
+// impossible panics if there is an error, which can only be a mistake in the program.
+func impossible(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+// newOnline returns a learner with a configuration of a section.
+func newOnline(c online.Config, schema *event.Schema) *online.Learner {
+	l, err := online.New(c, schema)
+	impossible(err)
+	return l
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"strings"
 
 	"gonum.org/v1/gonum/stat"
 
@@ -38,11 +37,12 @@ var observedWays = []observedWay{
 // progressive error of all events. For the last third of the events it also measures the error if missing fields are
 // not declared and read their mean.
 func (c *comparison) observed() error {
-	fmt.Fprint(c.w, "## Noise at the rates observed, error in %\n\nGroups are null at 0, 5, 30 or 80 %.\n\n| stream | dead fields |")
+	fmt.Fprint(c.w, "## Noise at the rates observed, error in %\n\nGroups are null at 0, 5, 30 or 80 %.\n\n")
+	columns := []string{"stream", "dead fields"}
 	for _, way := range observedWays {
-		fmt.Fprintf(c.w, " %s |", way.name)
+		columns = append(columns, way.name)
 	}
-	fmt.Fprintf(c.w, " observed less group:0.3 | observed less auto |\n|---|---|---|---|%s\n", strings.Repeat("---|", len(observedWays)))
+	c.header(append(columns, "observed less group:0.3", "observed less auto")...)
 	for _, d := range nullStreams {
 		s, err := load(c.path(d.name, d.file), d.classes)
 		if err != nil {
@@ -52,10 +52,7 @@ func (c *comparison) observed() error {
 			told, untold := make([][]float64, len(observedWays)), make([][]float64, len(observedWays))
 			for seed := range uint64(nullSeeds) {
 				for i, way := range observedWays {
-					a, b, err := learnObserved(s, d.columns, group, way, seed)
-					if err != nil {
-						return err
-					}
+					a, b := learnObserved(s, d.columns, group, way, seed)
 					told[i], untold[i] = append(told[i], a), append(untold[i], b)
 				}
 			}
@@ -86,14 +83,11 @@ func (c *comparison) observed() error {
 // learnObserved learns a set whose columns become fields, with groups null at different rates. It returns two errors in
 // percent. The result told is the progressive error. The result untold is the error of the last third of the events, in
 // which the same fields read their mean instead of null.
-func learnObserved(s *set, columns, group int, way observedWay, seed uint64) (told, untold float64, err error) {
+func learnObserved(s *set, columns, group int, way observedWay, seed uint64) (told, untold float64) {
 	schema := fieldSchema(s, columns, max(group, 1))
 	config := online.DefaultConfig()
 	config.Noise, config.SilentMissing, config.SilentGroups = way.noise, way.silent, way.silent > 0 && group > 1
-	l, err := online.New(config, schema)
-	if err != nil {
-		return 0, 0, err
-	}
+	l := newOnline(config, schema)
 	r, copies := rand.New(rand.NewPCG(seed, 3)), rand.New(rand.NewPCG(seed, 6))
 	rates := make([]float64, (columns+group-1)/group)
 	for i := range rates {
@@ -137,7 +131,7 @@ func learnObserved(s *set, columns, group int, way observedWay, seed uint64) (to
 			waiting[at], waiting = waiting[len(waiting)-1], waiting[:len(waiting)-1]
 		}
 	}
-	return 100 * float64(wrong) / float64(len(s.examples)), 100 * float64(silent) / float64(len(s.examples)-first), nil
+	return 100 * float64(wrong) / float64(len(s.examples)), 100 * float64(silent) / float64(len(s.examples)-first)
 }
 
 // maxWaiting is the largest number of copies that wait to be learned. Copies must be spread: if four events with the
@@ -164,15 +158,10 @@ func silently(e *event.Example, columns, group int, sum, count []float64, r *ran
 
 // meant returns a copy of an event in which each null is replaced by the mean of its column.
 func meant(e *event.Example, columns int, sum, count []float64) event.Example {
-	out, at := event.Example{Label: e.Label, Weight: e.Weight, Field: []uint16{}}, 0
-	for column := range uint32(columns) {
-		x := sum[column] / max(count[column], 1)
-		if at < e.Features.Len() && e.Features.Index[at] == column {
-			x = e.Features.Value[at]
-			at++
+	return rebuilt(e, columns, func(column int, x float64, present bool) (float64, bool) {
+		if !present {
+			x = sum[column] / max(count[column], 1)
 		}
-		out.Field = append(out.Field, uint16(column+1))
-		out.Features.Index, out.Features.Value = append(out.Features.Index, column), append(out.Features.Value, x)
-	}
-	return out
+		return x, true
+	})
 }

@@ -8,10 +8,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -90,7 +90,7 @@ func vwOptions(s *set, options []string) []string {
 func (c *comparison) vwStream(s *set, options []string) (progressive, error) {
 	data, predictions := filepath.Join(c.work, s.name+".vw"), filepath.Join(c.work, "predictions")
 	if _, err := os.Stat(data); err != nil {
-		if err := writeText(data, s, true, nil); err != nil {
+		if err := writeText(data, s, true); err != nil {
 			return progressive{}, err
 		}
 	}
@@ -103,81 +103,80 @@ func (c *comparison) vwStream(s *set, options []string) (progressive, error) {
 // predicted reads the predictions of a peer, one per line. VW writes scores or, for more than two classes, the class
 // counted from 1. LIBLINEAR writes the class as in the set.
 func predicted(name string, s *set, vw bool) (progressive, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return progressive{}, err
-	}
-	defer f.Close()
 	var binary []scored
 	i, wrong := 0, 0
-	for lines := bufio.NewScanner(f); lines.Scan(); i++ {
-		word, _, _ := strings.Cut(lines.Text(), " ")
-		x, err := strconv.ParseFloat(word, 64)
-		if err != nil || i >= len(s.examples) {
-			return progressive{}, fmt.Errorf("line %d of the predictions: %q", i+1, word)
-		}
+	err := eachPrediction(name, len(s.examples), func(words []string) error {
+		x, err := strconv.ParseFloat(words[0], 64)
 		label := s.examples[i].Label
+		i++
 		switch {
 		case vw && s.schema.Outputs() == 1:
 			binary = append(binary, scored{x, label == 1})
 		case vw && int(x) != label+1, !vw && int(x) != label:
 			wrong++
 		}
+		return err
+	})
+	if err != nil || len(binary) == 0 {
+		return progressive{wrong: float64(wrong) / float64(i)}, err
 	}
-	if i != len(s.examples) {
-		return progressive{}, fmt.Errorf("%d predictions for %d events", i, len(s.examples))
-	}
-	if len(binary) == 0 {
-		return progressive{wrong: float64(wrong) / float64(i)}, nil
-	}
-	var p progressive
-	p.wrong, p.logLoss, p.auc = measures(binary)
-	return p, nil
+	return measures(binary), nil
 }
 
-// writeText writes a set in the text format of VW or of LIBLINEAR. The function change returns the features to write
-// for example i, given its features x. The function may be nil.
-func writeText(name string, s *set, vw bool, change func(i int, x event.Vec) event.Vec) (err error) {
+// eachPrediction calls f for the words of each line of a file that is not empty. There must be n such lines.
+func eachPrediction(name string, n int, f func(words []string) error) error {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	lines := slices.DeleteFunc(strings.Split(string(text), "\n"), func(line string) bool { return strings.TrimSpace(line) == "" })
+	if len(lines) != n {
+		return fmt.Errorf("%d predictions for %d events", len(lines), n)
+	}
+	for i, line := range lines {
+		if err := f(strings.Fields(line)); err != nil {
+			return fmt.Errorf("line %d of the predictions: %w", i+1, err)
+		}
+	}
+	return nil
+}
+
+// writeText writes a set in the text format of VW or of LIBLINEAR, once for each of changes. Each change returns the
+// features to write for example i, given a copy x of its features. The set is written once, as it is, if there are no changes.
+func writeText(name string, s *set, vw bool, changes ...func(i int, x event.Vec) event.Vec) (err error) {
 	f, err := os.Create(name)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	w := bufio.NewWriterSize(f, 1<<20)
-	if err := appendText(w, s, vw, change); err != nil {
-		return err
+	if len(changes) == 0 {
+		changes = append(changes, func(_ int, x event.Vec) event.Vec { return x })
+	}
+	var line []byte
+	for _, change := range changes {
+		for i := range s.examples {
+			label := s.examples[i].Label
+			if vw && s.schema.Outputs() == 1 {
+				label = 2*label - 1
+			} else if vw {
+				label++
+			}
+			line = strconv.AppendInt(line[:0], int64(label), 10)
+			if vw {
+				line = append(line, " |"...)
+			}
+			x := change(i, s.examples[i].Features.Clone())
+			for j, d := range x.Index {
+				if x.Value[j] != 0 {
+					line = strconv.AppendUint(append(line, ' '), uint64(d)+1, 10)
+					line = strconv.AppendFloat(append(line, ':'), x.Value[j], 'g', 6, 64)
+				}
+			}
+			if _, err := w.Write(append(line, '\n')); err != nil {
+				return err
+			}
+		}
 	}
 	return w.Flush()
-}
-
-func appendText(w io.Writer, s *set, vw bool, change func(i int, x event.Vec) event.Vec) error {
-	var line []byte
-	for i := range s.examples {
-		e := &s.examples[i]
-		label := e.Label
-		if vw && s.schema.Outputs() == 1 {
-			label = 2*label - 1
-		} else if vw {
-			label++
-		}
-		line = strconv.AppendInt(line[:0], int64(label), 10)
-		if vw {
-			line = append(line, " |"...)
-		}
-		x := e.Features
-		if change != nil {
-			x = change(i, x.Clone())
-		}
-		for j, d := range x.Index {
-			if x.Value[j] == 0 {
-				continue
-			}
-			line = strconv.AppendUint(append(line, ' '), uint64(d)+1, 10)
-			line = strconv.AppendFloat(append(line, ':'), x.Value[j], 'g', 6, 64)
-		}
-		if _, err := w.Write(append(line, '\n')); err != nil {
-			return err
-		}
-	}
-	return nil
 }

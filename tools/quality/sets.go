@@ -73,12 +73,10 @@ func (c *comparison) sets() error {
 		var sums [4]setSums
 		if d.learned {
 			for i, fraction := range setFractions {
-				if err := askSets(s, nil, d.columns, d.group, []float64{fraction}, true, sums[i:i+1]); err != nil {
-					return err
-				}
+				askSets(s, nil, d.columns, d.group, []float64{fraction}, true, sums[i:i+1])
 			}
-		} else if err := askSets(s, asked, d.columns, d.group, setFractions, false, sums[:]); err != nil {
-			return err
+		} else {
+			askSets(s, asked, d.columns, d.group, setFractions, false, sums[:])
 		}
 		fmt.Fprintf(c.w, "| %s, %s |", d.name, d.what)
 		for _, x := range sums {
@@ -111,12 +109,9 @@ func (s *set) patch() {
 // askSets learns a stream and adds the predictions for events with missing groups to sums, by missing fraction. The
 // final model predicts the events of asked. If asked is nil, each event of the stream from the 200th on is predicted
 // before it is learned.
-func askSets(s, asked *set, columns, group int, fractions []float64, learned bool, sums []setSums) error {
+func askSets(s, asked *set, columns, group int, fractions []float64, learned bool, sums []setSums) {
 	schema := fieldSchema(s, columns, group)
-	l, err := online.New(online.DefaultConfig(), schema)
-	if err != nil {
-		return err
-	}
+	l := newOnline(online.DefaultConfig(), schema)
 	var draws []*rand.Rand
 	for range fractions {
 		draws = append(draws, rand.New(rand.NewPCG(1, 1)))
@@ -139,7 +134,7 @@ func askSets(s, asked *set, columns, group int, fractions []float64, learned boo
 		l.Learn(&whole, nil)
 	}
 	if asked == nil {
-		return nil
+		return
 	}
 	m := l.Snapshot().Model().Compact()
 	for i := range asked.examples {
@@ -148,7 +143,6 @@ func askSets(s, asked *set, columns, group int, fractions []float64, learned boo
 			sums[k].ask(m, &e)
 		}
 	}
-	return nil
 }
 
 // ask adds the prediction of a model for an event.

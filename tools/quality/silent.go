@@ -4,12 +4,12 @@ package main
 // reads its mean or 0, a stale one what it read in a training event, and a declared failure is null.
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -18,8 +18,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
+	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/stat"
 
 	"blankout/batch"
@@ -112,25 +112,20 @@ func (c *comparison) loadDeath(name string) (*deathSet, error) {
 		}
 	}
 	d.name = name
-	places := map[uint32]uint32{}
-	var columns []uint32
+	places := map[uint32]int{}
 	for i := range d.examples {
 		e := &d.examples[i]
 		if len(e.Missing) > 0 {
 			return nil, fmt.Errorf("%s: event %d has nulls", name, i)
 		}
 		for _, column := range e.Features.Index {
-			if _, ok := places[column]; !ok {
-				places[column] = 0
-				columns = append(columns, column)
-			}
+			places[column] = 0
 		}
 	}
-	slices.Sort(columns)
-	for i, column := range columns {
-		places[column] = uint32(i)
+	for i, column := range slices.Sorted(maps.Keys(places)) {
+		places[column] = i
 	}
-	d.columns = len(columns)
+	d.columns = len(places)
 	for i := range d.examples {
 		e := &d.examples[i]
 		dense := event.Vec{Index: make([]uint32, d.columns), Value: make([]float64, d.columns)}
@@ -319,16 +314,13 @@ func modelProbabilities(m *model.Linear) probabilities {
 // standardizer returns a function that removes the fields of events and standardizes the features. It uses the
 // statistics of the complete training events.
 func (s *deathSplit) standardizer() (func([]event.Example) []event.Example, error) {
-	var b batch.Builder
 	fit := batch.Standardizer{Mode: model.StandardizeAll}
-	for _, e := range s.train {
-		e.Field = nil
-		fit.Observe(&e, s.schema)
-		if err := b.Add(&e); err != nil {
-			return nil, err
-		}
+	train := slices.Clone(s.train)
+	for i := range train {
+		train[i].Field = nil
+		fit.Observe(&train[i], s.schema)
 	}
-	_, scaler, err := fit.Fit(b.Data(s.schema))
+	_, scaler, err := fit.Fit(dataOf(s.schema, train))
 	if err != nil {
 		return nil, err
 	}
@@ -349,22 +341,12 @@ func (s *deathSplit) exact(events []event.Example, noise string) (probabilities,
 	if err != nil {
 		return nil, err
 	}
-	var b batch.Builder
-	for _, e := range standardized(events) {
-		if err := b.Add(&e); err != nil {
-			return nil, err
-		}
-	}
 	schema := s.schema.Clone()
 	if s.group > 1 {
 		schema.ColumnGroups = &event.ColumnGroups{Every: uint32(s.group)}
 	}
-	d := b.Data(schema)
-	all := make([]bool, s.groups())
-	for i := range all {
-		all[i] = true
-	}
-	dead := standardized([]event.Example{s.died(model.LossDead, &s.train[0], 0, all)})[0].Features
+	d := dataOf(schema, standardized(events))
+	dead := standardized([]event.Example{s.died(model.LossDead, &s.train[0], 0, slices.Repeat([]bool{true}, s.groups()))})[0].Features
 	d.SetDead(func(column uint32) float64 {
 		if i, ok := slices.BinarySearch(dead.Index, column); ok {
 			return dead.Value[i]
@@ -398,7 +380,7 @@ func (c *comparison) vwLearned(s *deathSplit, events []event.Example) (probabili
 		options, ask = append(options, "--probabilities"), append(ask, "--probabilities")
 	}
 	write := func(events []event.Example) error {
-		return writeText(data, &set{schema: s.schema, examples: standardized(events)}, true, nil)
+		return writeText(data, &set{schema: s.schema, examples: standardized(events)}, true)
 	}
 	if err := write(events); err != nil {
 		return nil, err
@@ -420,41 +402,28 @@ func (c *comparison) vwLearned(s *deathSplit, events []event.Example) (probabili
 // vwProbabilities reads Vowpal Wabbit's predictions: a score for two classes, otherwise CLASS:PROBABILITY for each
 // class.
 func vwProbabilities(name string, classes, events int) (out [][]float64, err error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		words := strings.Fields(lines.Text())
-		if len(words) == 0 {
-			continue
-		}
+	err = eachPrediction(name, events, func(words []string) (err error) {
 		p := make([]float64, classes)
 		if classes == 2 {
 			score, err := strconv.ParseFloat(words[0], 64)
-			if err != nil {
-				return nil, err
-			}
 			p[1] = 1 / (1 + math.Exp(-score))
 			p[0] = 1 - p[1]
-		} else {
-			for i := range p {
-				_, number, _ := strings.Cut(words[min(i, len(words)-1)], ":")
-				if p[i], err = strconv.ParseFloat(number, 64); err != nil {
-					return nil, err
-				}
+			out = append(out, p)
+			return err
+		}
+		for i := range p {
+			_, number, _ := strings.Cut(words[min(i, len(words)-1)], ":")
+			if p[i], err = strconv.ParseFloat(number, 64); err != nil {
+				return err
 			}
 		}
 		out = append(out, p)
-	}
-	if len(out) != events {
-		return nil, fmt.Errorf("%d predictions for %d events", len(out), events)
-	}
-	return out, nil
+		return nil
+	})
+	return out, err
 }
 
-// deathOutcome holds the errors in % and the log-losses, by fraction of failures and split.
+// deathOutcome holds the errors in % and the log-losses, by split and fraction of failures.
 type deathOutcome struct{ wrong, logLoss [][]float64 }
 
 // measured measures a model on the test events at each fraction of failures.
@@ -474,13 +443,7 @@ func (s *deathSplit) measured(answer probabilities, kind model.LossKind) (wrong,
 		}
 		var sum sums.Classes
 		for i, p := range all {
-			best := 0
-			for k := range p {
-				if p[k] > p[best] {
-					best = k
-				}
-			}
-			sum.Add(best == s.test[i].Label, 1, sums.LogLoss(p[s.test[i].Label]), 1)
+			sum.Add(floats.MaxIdx(p) == s.test[i].Label, 1, sums.LogLoss(p[s.test[i].Label]), 1)
 		}
 		wrong, logLoss = append(wrong, 100*sum.Error()), append(logLoss, sum.MeanLogLoss())
 	}
@@ -519,11 +482,12 @@ func (c *comparison) silentTables() error {
 			reads[model.LossDead] = "read 0"
 		}
 		for _, kind := range lossKinds {
-			fmt.Fprintf(c.w, "### %s, %s: %s %s\n\n| error in %%, log-loss |", d.name, kind, what, reads[kind])
+			fmt.Fprintf(c.w, "### %s, %s: %s %s\n\n", d.name, kind, what, reads[kind])
+			columns := []string{"error in %, log-loss"}
 			for _, fraction := range deathFractions {
-				fmt.Fprintf(c.w, " %.0f %% |", 100*fraction)
+				columns = append(columns, fmt.Sprintf("%.0f %%", 100*fraction))
 			}
-			fmt.Fprintf(c.w, " 30 to 70 %% less %s |\n|---|---|---|---|---|---|\n", rows[0].name)
+			c.header(append(columns, "30 to 70 % less "+rows[0].name)...)
 			for i := range rows {
 				fmt.Fprintf(c.w, "| %s |%s\n", rows[i].name, outcomes[kind][i].cells(outcomes[kind][0]))
 				short[kind][i] += outcomes[kind][i].short()
@@ -550,11 +514,20 @@ func (c *comparison) silentTables() error {
 	return nil
 }
 
+// at returns the numbers at one fraction of failures, by split.
+func at(all [][]float64, fraction int) []float64 {
+	out := make([]float64, len(all))
+	for split := range all {
+		out[split] = all[split][fraction]
+	}
+	return out
+}
+
 // short returns the mean errors as text, without their standard errors.
 func (o deathOutcome) short() string {
-	means := make([]string, len(o.wrong))
-	for i, each := range o.wrong {
-		means[i] = fmt.Sprintf("%.1f", stat.Mean(each, nil))
+	means := make([]string, len(deathFractions))
+	for i := range means {
+		means[i] = fmt.Sprintf("%.1f", stat.Mean(at(o.wrong, i), nil))
 	}
 	return " " + means[0] + " / " + strings.Join(means[1:], " ") + " |"
 }
@@ -562,18 +535,18 @@ func (o deathOutcome) short() string {
 // cells returns the means over the splits with their standard errors, and the paired difference from the row first.
 func (o deathOutcome) cells(first deathOutcome) string {
 	var b strings.Builder
-	for i := range o.wrong {
-		fmt.Fprintf(&b, " %s, %s |", meanError(o.wrong[i], "%.1f"), meanError(o.logLoss[i], "%.3f"))
+	for i := range deathFractions {
+		fmt.Fprintf(&b, " %s, %s |", meanError(at(o.wrong, i), "%.1f"), meanError(at(o.logLoss, i), "%.3f"))
 	}
 	return b.String() + " " + o.less(first) + " |"
 }
 
 // less returns the mean error with failed features minus the mean error of the row first, paired by split.
 func (o deathOutcome) less(first deathOutcome) string {
-	less := make([]float64, len(o.wrong[0]))
+	less := make([]float64, len(o.wrong))
 	for split := range less {
 		for i := range deathFractions[1:] {
-			less[split] += (o.wrong[i+1][split] - first.wrong[i+1][split]) / float64(len(deathFractions)-1)
+			less[split] += (o.wrong[split][i+1] - first.wrong[split][i+1]) / float64(len(deathFractions)-1)
 		}
 	}
 	return meanError(less, "%+.1f")
@@ -592,44 +565,27 @@ func (c *comparison) deathOutcomes(d *deathSet, rows []deathRow) (map[model.Loss
 		splits[i] = d.split(&c.silent, 500+uint64(i))
 	}
 	for _, kind := range lossKinds {
-		out[kind] = make([]deathOutcome, len(rows))
-		for i := range out[kind] {
-			o := &out[kind][i]
-			for range deathFractions {
-				o.wrong, o.logLoss = append(o.wrong, make([]float64, len(splits))), append(o.logLoss, make([]float64, len(splits)))
+		for range rows {
+			out[kind] = append(out[kind], deathOutcome{make([][]float64, len(splits)), make([][]float64, len(splits))})
+		}
+	}
+	failed := make([]error, len(rows)*len(splits))
+	batch.Parallel(runtime.GOMAXPROCS(0), len(failed), func(task int) {
+		i, at := task/len(splits), task%len(splits)
+		row, s := rows[i], splits[at]
+		answer, err := row.learn(s)
+		for _, kind := range lossKinds {
+			measured := kind
+			if row.peer && kind == model.LossDeclared {
+				measured = model.LossDead
+			}
+			if o := out[kind][i]; err == nil {
+				o.wrong[at], o.logLoss[at], err = s.measured(answer, measured)
 			}
 		}
-	}
-	var failed error
-	var mu sync.Mutex
-	var tasks sync.WaitGroup
-	free := make(chan bool, runtime.GOMAXPROCS(0))
-	for i, row := range rows {
-		for at, s := range splits {
-			free <- true
-			tasks.Go(func() {
-				defer func() { <-free }()
-				answer, err := row.learn(s)
-				for _, kind := range lossKinds {
-					var wrong, logLoss []float64
-					if err == nil && row.peer && kind == model.LossDeclared {
-						wrong, logLoss, err = s.measured(answer, model.LossDead)
-					} else if err == nil {
-						wrong, logLoss, err = s.measured(answer, kind)
-					}
-					for fraction := range wrong {
-						o := out[kind][i]
-						o.wrong[fraction][at], o.logLoss[fraction][at] = wrong[fraction], logLoss[fraction]
-					}
-				}
-				if err != nil {
-					mu.Lock()
-					failed = errors.Join(failed, fmt.Errorf("%s: %w", row.name, err))
-					mu.Unlock()
-				}
-			})
+		if err != nil {
+			failed[task] = fmt.Errorf("%s: %w", row.name, err)
 		}
-	}
-	tasks.Wait()
-	return out, failed
+	})
+	return out, errors.Join(failed...)
 }

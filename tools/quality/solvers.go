@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"time"
@@ -84,11 +85,6 @@ func (c *comparison) matchedGap(file, title string, s *set, loss string, solvers
 	if err != nil {
 		return err
 	}
-	type contestant struct {
-		name, gap string
-		args      []string
-		runs      []run
-	}
 	cost := c.cost
 	if loss == "logistic" {
 		cost *= 2 // |w|^2 + c sum loss is twice |w|^2/2 + C sum loss, so c = 2 C
@@ -104,35 +100,25 @@ func (c *comparison) matchedGap(file, title string, s *set, loss string, solvers
 			return []string{c.liblinear, "-s", solver, "-c", fmt.Sprint(c.cost), "-B", "1", "-e", e, "-q", file, filepath.Join(c.work, "model")}
 		}
 		x := &contestant{name: fmt.Sprintf("LIBLINEAR -s %s: no tolerance found in %d s each", solver, probeSeconds)}
-		for len(tolerances) > 0 {
-			e := tolerances[len(tolerances)/2]
-			gap, err := c.liblinearGap(args(e), exact, o)
-			if err != nil {
-				return err
+		sort.Search(len(tolerances), func(i int) bool { // the first that is small enough, if it does not take too long
+			gap := math.NaN()
+			if err == nil {
+				gap, err = c.liblinearGap(args(tolerances[i]), exact, o)
 			}
-			switch {
-			case gap <= matched: // a larger tolerance may also reach the gap
-				x.name, x.gap, x.args = "LIBLINEAR -s "+solver+" -e "+e, fmt.Sprintf("%.1e", gap), args(e)
-				tolerances = tolerances[:len(tolerances)/2]
-			case math.IsInf(gap, 1): // a smaller tolerance would take longer
-				tolerances = tolerances[:len(tolerances)/2]
-			default:
-				tolerances = tolerances[len(tolerances)/2+1:]
+			if gap <= matched {
+				x.name, x.gap, x.args = "LIBLINEAR -s "+solver+" -e "+tolerances[i], fmt.Sprintf("%.1e", gap), args(tolerances[i])
 			}
+			return gap <= matched || math.IsInf(gap, 1)
+		})
+		if err != nil {
+			return err
 		}
 		all = append(all, x)
 	}
 	begin := time.Now()
 	for range c.rounds {
-		for _, x := range all {
-			if x.args == nil {
-				continue
-			}
-			r, err := timed(x.args)
-			if err != nil {
-				return err
-			}
-			x.runs = append(x.runs, r)
+		if err := runOnce(slices.DeleteFunc(slices.Clone(all), func(x *contestant) bool { return x.args == nil })); err != nil {
+			return err
 		}
 		if time.Since(begin).Seconds() > roundSeconds {
 			break
@@ -180,13 +166,7 @@ func (c *comparison) liblinearGap(args []string, exact *batch.Result, o *indexed
 
 // plainObjective returns twice LIBLINEAR's objective, for a set with labels 0 and 1.
 func plainObjective(s *set, name string, cost float64) (*indexed, error) {
-	var b batch.Builder
-	for i := range s.examples {
-		if err := b.Add(&s.examples[i]); err != nil {
-			return nil, err
-		}
-	}
-	d := b.Data(s.schema).SortClasses()
+	d := dataOf(s.schema, s.examples).SortClasses()
 	y := make([]float64, d.Rows())
 	for i := range y {
 		y[i] = float64(2*d.Label(i) - 1)

@@ -5,6 +5,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -57,9 +58,22 @@ const imdbUnigrams = 47123
 // contestant is a program that learns, with its measured times in each round. All but River in the topic are in the order
 // blankout with a fixed level, blankout by default, vw with logistic and with squared loss.
 type contestant struct {
-	args  []string
-	runs  []run
-	wrong float64 // progressive error
+	name, gap string // for section solvers
+	args      []string
+	runs      []run
+	wrong     float64 // progressive error
+}
+
+// runOnce runs the contestants in turn, and keeps their times.
+func runOnce(all []*contestant) error {
+	for _, x := range all {
+		r, err := timed(x.args)
+		if err != nil {
+			return err
+		}
+		x.runs = append(x.runs, r)
+	}
+	return nil
 }
 
 const rounds = 5
@@ -158,12 +172,8 @@ func (c *comparison) contest(d contest) (all []*contestant, err error) {
 		{args: vw("squared")},
 	}
 	for range rounds {
-		for _, x := range all {
-			r, err := timed(x.args)
-			if err != nil {
-				return nil, err
-			}
-			x.runs = append(x.runs, r)
+		if err := runOnce(all); err != nil {
+			return nil, err
 		}
 	}
 	for _, x := range all {
@@ -188,7 +198,7 @@ func (c *comparison) contestFiles(d contest) (ours, theirs string, s *set, err e
 	if s, err = d.load(c); err != nil {
 		return "", "", nil, err
 	}
-	return ours, theirs, s, errors.Join(writeText(ours, s, false, nil), writeText(theirs, s, true, nil))
+	return ours, theirs, s, errors.Join(writeText(ours, s, false), writeText(theirs, s, true))
 }
 
 // load reads the events.
@@ -275,13 +285,11 @@ func timed(args []string) (run, error) {
 }
 
 func median(runs []run) (wall, cpu time.Duration) {
-	var walls, cpus []time.Duration
-	for _, r := range runs {
-		walls, cpus = append(walls, r.wall), append(cpus, r.cpu)
+	middle := func(of func(r run) time.Duration) time.Duration {
+		slices.SortFunc(runs, func(a, b run) int { return cmp.Compare(of(a), of(b)) })
+		return of(runs[len(runs)/2])
 	}
-	slices.Sort(walls)
-	slices.Sort(cpus)
-	return walls[len(walls)/2], cpus[len(cpus)/2]
+	return middle(func(r run) time.Duration { return r.wall }), middle(func(r run) time.Duration { return r.cpu })
 }
 
 // writeEvents writes n generated events of about 220 bytes and 11 features, one JSON object per line. The label is in

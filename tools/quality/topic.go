@@ -43,16 +43,12 @@ func (c *comparison) topicContest(rows *strings.Builder) (river string, err erro
 		{args: vw("squared", "")},
 		{args: []string{c.python, filepath.Join(c.scripts, "river_topic.py"), c.brokers, topic, strconv.Itoa(topicEvents)}},
 	}
-	for round := range rounds {
-		for _, x := range all {
-			if round > 0 && x == all[4] {
-				continue // one run of this program takes longer than all other runs together
-			}
-			r, err := timed(x.args)
-			if err != nil {
-				return "", err
-			}
-			x.runs = append(x.runs, r)
+	if err := runOnce(all); err != nil {
+		return "", err
+	}
+	for range rounds - 1 { // one run of the last program takes longer than all other runs together
+		if err := runOnce(all[:4]); err != nil {
+			return "", err
 		}
 	}
 	s, err := loadJSON(events)

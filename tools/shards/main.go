@@ -37,9 +37,9 @@ import (
 
 func main() {
 	var c comparison
-	var files, users list
-	flag.Var(&files, "d", "`FILE` of events; repeat for several")
-	flag.Var(&users, "users", "generate 24,000 events of `N` users; repeat for several")
+	var files, users []string
+	flag.Func("d", "`FILE` of events; repeat for several", func(text string) error { files = append(files, text); return nil })
+	flag.Func("users", "generate 24,000 events of `N` users; repeat for several", func(text string) error { users = append(users, text); return nil })
 	flag.IntVar(&c.every, "every", 500, "learned events of all shards between two snapshots")
 	flag.IntVar(&c.most, "max-events", 100_000, "largest number of events of a file")
 	flag.BoolVar(&c.shuffle, "shuffle", false, "shuffle the events of files, so that nothing drifts")
@@ -56,12 +56,6 @@ func main() {
 		os.Exit(1)
 	}
 }
-
-// list is a flag that may be repeated.
-type list []string
-
-func (l *list) String() string     { return fmt.Sprint(*l) }
-func (l *list) Set(s string) error { *l = append(*l, s); return nil }
 
 // keyed is a record and its shard key.
 type keyed struct {

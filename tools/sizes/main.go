@@ -20,6 +20,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"go/types"
 	"io"
 	"os"
 	"os/exec"
@@ -235,17 +236,8 @@ func (s *size) count(file *ast.File, methods map[string]int) {
 
 // receiver returns the name of a method's receiver type.
 func receiver(t ast.Expr) string {
-	switch t := t.(type) {
-	case *ast.StarExpr:
-		return receiver(t.X)
-	case *ast.IndexExpr:
-		return receiver(t.X)
-	case *ast.IndexListExpr:
-		return receiver(t.X)
-	case *ast.Ident:
-		return t.Name
-	}
-	return ""
+	name, _, _ := strings.Cut(strings.TrimPrefix(types.ExprString(t), "*"), "[")
+	return name
 }
 
 const (
