@@ -15,6 +15,7 @@ import (
 	"blankout/internal/model"
 	"blankout/internal/must"
 	"blankout/online"
+	"blankout/online/encode"
 	"blankout/online/synthetic"
 )
 
@@ -461,4 +462,28 @@ func TestExpertsAreWeighedAsServed(t *testing.T) {
 	with, without := lost("auto"), lost("adagrad")
 	// weighed by losses before calibration they cost 0.0001
 	must.True(t, with <= without-0.0002, "with experts %.4f nats, without %.4f", with, without)
+}
+
+// TestManyClassesHaveNoSplines checks that the number of knots depends on the number of outputs, which grows with the classes.
+func TestManyClassesHaveNoSplines(t *testing.T) {
+	const numbers = 250
+	for _, classes := range []int{2, 81} {
+		s, r := event.NewSchema(10, nil, classes), rand.New(rand.NewPCG(1, 2))
+		for i := range numbers {
+			s.AddField(event.Field{Name: fmt.Sprint("n", i), Kind: event.Numeric})
+		}
+		l := must.Get(online.New(online.DefaultConfig(), s))(t)
+		for n := range encode.KnotEvents + 1 {
+			e := &event.Example{Weight: 1, Label: n % classes}
+			for len(s.Classes) <= e.Label {
+				s.Classes = append(s.Classes, fmt.Sprint(len(s.Classes)))
+			}
+			for i := range uint32(numbers) {
+				eventtest.Put(e, i, r.NormFloat64())
+				e.Field = append(e.Field, uint16(i+1))
+			}
+			l.Learn(e, nil)
+		}
+		must.Equal(t, l.Snapshot().Model().Scaler.Splines != nil, classes == 2, "splines of", classes, "classes")
+	}
 }
