@@ -133,37 +133,6 @@ func randomPositive(n int, r *rand.Rand) []float64 {
 	return out
 }
 
-func BenchmarkCholesky(b *testing.B) {
-	r := rand.New(rand.NewPCG(7, 7))
-	const n = 256
-	matrix, work := randomPositive(n, r), make([]float64, n*n)
-	b.Run("factorize", func(b *testing.B) {
-		for b.Loop() {
-			copy(work, matrix)
-			factorize(n, work)
-		}
-	})
-	u, _ := factorize(n, slices.Clone(matrix))
-	b.Run("solve", func(b *testing.B) {
-		x := make([]float64, n)
-		for b.Loop() {
-			x[0] = 1
-			u.solve(x)
-		}
-	})
-	b.Run("inverse", func(b *testing.B) {
-		for b.Loop() {
-			u.inverse()
-		}
-	})
-	b.Run("gonum", func(b *testing.B) {
-		var c mat.Cholesky
-		for b.Loop() {
-			c.Factorize(mat.NewSymDense(n, matrix))
-		}
-	})
-}
-
 // TestCosineValues compares the cosines with math.Cos, and the assembly with Go bit by bit.
 func TestCosineValues(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))

@@ -191,9 +191,9 @@ func TestInverseRoot(t *testing.T) {
 	}
 }
 
-// BenchmarkProximal makes steps of two sizes: 12 rows at three noise levels, as for JSON events, and many rows and
-// outputs, as for dense images.
-func BenchmarkProximal(b *testing.B) {
+// BenchmarkKernels sums rows and makes proximal steps: of 12 rows at three noise levels, as for JSON events, to many rows
+// and outputs, as for dense images.
+func BenchmarkKernels(b *testing.B) {
 	for _, d := range []struct{ count, n int }{{12, 3}, {130, 3}, {12, 8}, {784, 20}, {784, 30}, {128, 18}} {
 		width := (5 + 3*d.n + 7) / 8 * 8 // as in a Table
 		memory := make([]float64, d.count*width)
@@ -202,10 +202,15 @@ func BenchmarkProximal(b *testing.B) {
 			rows[i] = memory[i*width:][:width]
 		}
 		x, df, rates := slices.Repeat([]float64{0.5}, d.count), slices.Repeat([]float64{0.1}, d.n), slices.Repeat([]float64{-0.1}, 2*d.n)
-		kappa := make([]float64, d.n)
+		kappa, lag, q := make([]float64, d.n), make([]float64, d.n), make([]float64, d.n)
 		c := &AdagradConstants{1, eps}
 		var u Fused
-		b.Run(fmt.Sprintf("rows=%d/n=%d", d.count, d.n), func(b *testing.B) {
+		b.Run(fmt.Sprintf("sum/rows=%d/n=%d", d.count, d.n), func(b *testing.B) {
+			for b.Loop() {
+				Sum(rows, 5, d.n, x, x, kappa, lag, q)
+			}
+		})
+		b.Run(fmt.Sprintf("step/rows=%d/n=%d", d.count, d.n), func(b *testing.B) {
 			for b.Loop() {
 				if clear(kappa); Fuses(d.n, 5, d.n, len(rows[0])) {
 					u.Begin(d.count)
@@ -217,35 +222,5 @@ func BenchmarkProximal(b *testing.B) {
 				AdagradStep(rows, 5, d.n, x, x, x, df, df, rates, c)
 			}
 		})
-	}
-}
-
-// BenchmarkKernels runs the loops on the rows of an event like an MNIST digit, with ten classes and one or five noise
-// levels.
-func BenchmarkKernels(b *testing.B) {
-	const count = 150
-	for _, n := range []int{10, 50} {
-		rows := make([][]float64, count)
-		for i := range rows {
-			rows[i] = make([]float64, 5+3*n)
-		}
-		x, df, eta := slices.Repeat([]float64{0.5}, count), slices.Repeat([]float64{0.1}, n), slices.Repeat([]float64{-0.1}, 2*n)
-		f, q, p := make([]float64, n), make([]float64, n), make([]float64, n)
-		c := &AdagradConstants{1, eps}
-		for name, sum := range map[string]func([][]float64, int, int, []float64, []float64, []float64, []float64, []float64){"go": sumGo, "fast": Sum} {
-			b.Run(fmt.Sprintf("n=%d/sum-%s", n, name), func(b *testing.B) {
-				for b.Loop() {
-					sum(rows, 5, n, x, x, f, p, q)
-				}
-			})
-		}
-		type step = func(rows [][]float64, at, n int, x, basis, ridge, df, shrink, rates []float64, c *AdagradConstants)
-		for name, step := range map[string]step{"go": adagradStepGo, "fast": AdagradStep} {
-			b.Run(fmt.Sprintf("n=%d/step-%s", n, name), func(b *testing.B) {
-				for b.Loop() {
-					step(rows, 5, n, x, x, x, df, df, eta, c)
-				}
-			})
-		}
 	}
 }
