@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go/protocol"
+	"github.com/twmb/franz-go/pkg/kbin"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
@@ -47,15 +48,18 @@ func ask[R kmsg.Response](rw io.ReadWriter, request kmsg.Request) (none R, err e
 
 // decodeAnswer decodes a response, which begins with the correlation ID.
 func decodeAnswer(response kmsg.Response, body []byte) error {
-	c := cursor{b: body}
-	c.int32()
+	c := kbin.Reader{Src: body}
+	c.Int32()
 	if response.IsFlexible() && protocol.ApiKey(response.Key()) != protocol.ApiVersions {
-		c.tags()
+		for n := c.Uvarint(); n > 0 && c.Ok(); n-- { // tagged fields
+			c.Uvarint()
+			c.Span(int(c.Uvarint()))
+		}
 	}
-	if err := c.err(); err != nil {
-		return err
+	if !c.Ok() {
+		return errResponse
 	}
-	return response.ReadFrom(c.b)
+	return response.ReadFrom(c.Src)
 }
 
 // formatter adds the headers of requests.

@@ -147,7 +147,7 @@ func (d *DeadLetters) add(ctx context.Context, l *Letter) error {
 // message returns the letter as a message for a topic.
 func (l *Letter) message() Message {
 	m := Message{Key: fmt.Appendf(nil, "%s/%d/%d", l.Topic, l.Partition, l.Offset), Value: l.Value}
-	header := func(key string, value []byte) { m.Headers = append(m.Headers, Header{key, value}) }
+	header := func(key string, value []byte) { m.Headers = append(m.Headers, Header{Key: key, Value: value}) }
 	header("reason", []byte(l.Reason))
 	header("detail", []byte(l.Detail))
 	header("topic", []byte(l.Topic))
@@ -181,7 +181,7 @@ func shrinkLetter(m *Message) bool {
 	was := len(*cut)
 	*cut = (*cut)[:was/2]
 	if !slices.ContainsFunc(m.Headers, func(h Header) bool { return h.Key == name }) {
-		m.Headers = append(m.Headers, Header{name, strconv.AppendInt(nil, int64(was), 10)})
+		m.Headers = append(m.Headers, Header{Key: name, Value: strconv.AppendInt(nil, int64(was), 10)})
 	}
 	return true
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
 	"github.com/segmentio/kafka-go/protocol/fetch"
+	"github.com/twmb/franz-go/pkg/kbin"
 )
 
 // maxResponse is the largest fetch response. A broker sends at least one whole batch of any size, so maxResponse is
@@ -113,106 +114,43 @@ var errResponse = errors.New("fetch response that ends too early")
 
 // parse parses the response in x.body, which must contain a single partition.
 func (x *fetchExchange) parse(r *fetchResponse) error {
-	c := cursor{b: x.body}
-	c.int32() // correlation ID
-	c.int32() // throttle time
+	c := kbin.Reader{Src: x.body} // a length beyond the end makes it fail, and allocates nothing
+	c.Int32()                     // correlation ID
+	c.Int32()                     // throttle time
 	if x.version >= 7 {
-		r.code = kafka.Error(c.int16())
-		c.int32() // session ID
-		if r.code != 0 {
-			return c.err()
+		r.code = kafka.Error(c.Int16())
+		c.Int32() // session ID
+		if r.code != 0 && c.Ok() {
+			return nil
 		}
 	}
-	if topics := c.int32(); topics != 1 && !c.failed {
+	if topics := c.Int32(); topics != 1 && c.Ok() {
 		return fmt.Errorf("fetch response about %d topics, asked for one", topics)
 	}
-	topic := string(c.take(int(c.int16())))
-	if partitions := c.int32(); partitions != 1 && !c.failed {
+	topic := c.String()
+	if partitions := c.Int32(); partitions != 1 && c.Ok() {
 		return fmt.Errorf("fetch response about %d partitions, asked for one", partitions)
 	}
-	partition := c.int32()
-	r.code = kafka.Error(c.int16())
-	r.highWater = c.int64()
-	c.int64() // last stable offset
+	partition := c.Int32()
+	r.code = kafka.Error(c.Int16())
+	r.highWater = c.Int64()
+	c.Int64() // last stable offset
 	if x.version >= 5 {
-		c.int64() // log start offset
+		c.Int64() // log start offset
 	}
 	r.aborted = r.aborted[:0]
-	for n := c.int32(); n > 0 && !c.failed; n-- {
-		r.aborted = append(r.aborted, abortedTransaction{c.int64(), c.int64()})
+	for n := c.Int32(); n > 0 && c.Ok(); n-- {
+		r.aborted = append(r.aborted, abortedTransaction{c.Int64(), c.Int64()})
 	}
 	if x.version >= 11 {
-		c.int32() // preferred replica
+		c.Int32() // preferred replica
 	}
-	r.records = c.take(max(int(c.int32()), 0))
-	if err := c.err(); err != nil {
-		return err
+	r.records = c.Span(max(int(c.Int32()), 0))
+	if !c.Ok() {
+		return errResponse
 	}
 	if want := x.request.Topics[0]; topic != want.Topic || partition != want.Partitions[0].Partition {
 		return fmt.Errorf("fetch response about %s/%d, asked for %s/%d", topic, partition, want.Topic, want.Partitions[0].Partition)
-	}
-	return nil
-}
-
-// cursor reads big-endian values. Beyond the end it returns zeros and sets failed.
-type cursor struct {
-	b      []byte
-	failed bool
-}
-
-func (c *cursor) take(n int) []byte {
-	if n < 0 || n > len(c.b) {
-		c.failed, c.b = true, nil
-		return nil
-	}
-	b := c.b[:n:n]
-	c.b = c.b[n:]
-	return b
-}
-
-func (c *cursor) int16() int16 {
-	if b := c.take(2); b != nil {
-		return int16(binary.BigEndian.Uint16(b))
-	}
-	return 0
-}
-
-func (c *cursor) int32() int32 {
-	if b := c.take(4); b != nil {
-		return int32(binary.BigEndian.Uint32(b))
-	}
-	return 0
-}
-
-func (c *cursor) int64() int64 {
-	if b := c.take(8); b != nil {
-		return int64(binary.BigEndian.Uint64(b))
-	}
-	return 0
-}
-
-// uvarint reads an unsigned varint.
-func (c *cursor) uvarint() uint64 {
-	x, n := binary.Uvarint(c.b)
-	if n <= 0 {
-		c.failed, c.b = true, nil
-		return 0
-	}
-	c.b = c.b[n:]
-	return x
-}
-
-// tags skips tagged fields.
-func (c *cursor) tags() {
-	for n := c.uvarint(); n > 0 && !c.failed; n-- {
-		c.uvarint()
-		c.take(int(min(c.uvarint(), maxResponse)))
-	}
-}
-
-func (c *cursor) err() error {
-	if c.failed {
-		return errResponse
 	}
 	return nil
 }
@@ -482,8 +420,8 @@ func (f *fetcher) scan(buf *fetched) (moved bool, err error) {
 			partial = true
 			break // cut off by the broker; the next fetch has the rest
 		}
-		if err == nil && batch.base < next && batch.next > next && next != f.next {
-			err = fmt.Errorf("record batch [%d, %d) begins before the end of the one before it, %d", batch.base, batch.next, next)
+		if err == nil && batch.FirstOffset < next && batch.next > next && next != f.next {
+			err = fmt.Errorf("record batch [%d, %d) begins before the end of the one before it, %d", batch.FirstOffset, batch.next, next)
 		}
 		if err != nil {
 			if len(buf.batches) > 0 || next > f.next {
@@ -494,12 +432,12 @@ func (f *fetcher) scan(buf *fetched) (moved bool, err error) {
 		if batch.next <= next {
 			continue // completely before the requested offset
 		}
-		if f.end >= 0 && batch.base >= f.end {
+		if f.end >= 0 && batch.FirstOffset >= f.end {
 			next = f.end // a gap extends to the end
 			break
 		}
 		next = batch.next
-		if batch.producer >= 0 {
+		if batch.ProducerID >= 0 {
 			for len(aborted) > 0 && aborted[0].first < batch.next {
 				aborting = append(aborting, aborted[0].producer)
 				aborted = aborted[1:]
@@ -507,11 +445,11 @@ func (f *fetcher) scan(buf *fetched) (moved bool, err error) {
 		}
 		if batch.control() {
 			if batch.aborts() {
-				aborting = slices.DeleteFunc(aborting, func(id int64) bool { return id == batch.producer })
+				aborting = slices.DeleteFunc(aborting, func(id int64) bool { return id == batch.ProducerID })
 			}
 			continue
 		}
-		if batch.transactional() && slices.Contains(aborting, batch.producer) || batch.count == 0 {
+		if batch.transactional() && slices.Contains(aborting, batch.ProducerID) || batch.NumRecords == 0 {
 			continue
 		}
 		buf.batches = append(buf.batches, batch)

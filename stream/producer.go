@@ -19,6 +19,7 @@ import (
 	"github.com/segmentio/kafka-go/compress"
 	"github.com/segmentio/kafka-go/protocol"
 	"github.com/segmentio/kafka-go/protocol/initproducerid"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // ProducerConfig configures where and how records are written.
@@ -97,10 +98,7 @@ type Message struct {
 }
 
 // Header is a named value of a record.
-type Header struct {
-	Key   string
-	Value []byte
-}
+type Header = kmsg.Header
 
 // Producer writes records to a topic in batches, acknowledged by all in-sync replicas. A Producer is idempotent: if a
 // response is lost and a batch is sent again, brokers drop the second copy. So an acknowledged record is in the log
@@ -224,7 +222,7 @@ func (p *Producer) WriteTo(ctx context.Context, partition int32, m Message) erro
 
 func (p *Producer) write(ctx context.Context, i int, m Message) error {
 	out := &p.partitions[i]
-	if out.packed != nil || out.batch.count > 0 && len(out.batch.records)+m.size() > p.most {
+	if out.packed != nil || out.batch.NumRecords > 0 && len(out.batch.Records)+m.size() > p.most {
 		if err := p.send(ctx, i); err != nil {
 			return err
 		}
@@ -233,7 +231,7 @@ func (p *Producer) write(ctx context.Context, i int, m Message) error {
 		return err
 	}
 	now := time.Now()
-	if out.batch.count == 0 {
+	if out.batch.NumRecords == 0 {
 		out.since = now
 	}
 	if m.Time == 0 {
@@ -254,7 +252,7 @@ func (m *Message) size() int {
 }
 
 func (out *outgoing) add(m Message) {
-	out.batch.add(m.Key, m.Value, m.Time, m.Headers)
+	out.batch.add(out.batch.NumRecords, m)
 	out.bytes += uint64(len(m.Key) + len(m.Value))
 }
 
@@ -264,7 +262,7 @@ func (out *outgoing) refill(most int) {
 	out.batch.reset()
 	out.packed, out.bytes = nil, 0
 	n := 0
-	for n < len(out.rest) && (n == 0 || len(out.batch.records)+out.rest[n].size() <= most) {
+	for n < len(out.rest) && (n == 0 || len(out.batch.Records)+out.rest[n].size() <= most) {
 		out.add(out.rest[n])
 		n++
 	}
@@ -286,7 +284,7 @@ func (p *Producer) pace(ctx context.Context) error {
 	}
 	for i := range p.partitions {
 		out := &p.partitions[i]
-		if out.batch.count > 0 && due.Sub(out.since) > p.config.Linger {
+		if out.batch.NumRecords > 0 && due.Sub(out.since) > p.config.Linger {
 			if err := p.send(ctx, i); err != nil {
 				return err
 			}
@@ -312,14 +310,14 @@ func (p *Producer) AppendAll(ctx context.Context, partition int32, messages []Me
 		return -1, fmt.Errorf("topic %s has no partition %d", p.config.Topic, partition)
 	}
 	out := &p.partitions[i]
-	if out.batch.count > 0 {
+	if out.batch.NumRecords > 0 {
 		if err := p.send(ctx, i); err != nil {
 			return -1, err
 		}
 	}
 	offset = -1
 	for sent := false; len(messages) > 0; sent = true {
-		for n := 0; len(messages) > 0 && (n == 0 || len(out.batch.records)+messages[0].size() <= p.most); n++ {
+		for n := 0; len(messages) > 0 && (n == 0 || len(out.batch.Records)+messages[0].size() <= p.most); n++ {
 			if err := p.write(ctx, i, messages[0]); err != nil {
 				return -1, err
 			}
@@ -382,7 +380,7 @@ func (p *Producer) Tail(ctx context.Context, records int64, header string, do fu
 // Flush sends all added records and returns once they are acknowledged.
 func (p *Producer) Flush(ctx context.Context) error {
 	for i := range p.partitions {
-		if p.partitions[i].batch.count > 0 {
+		if p.partitions[i].batch.NumRecords > 0 {
 			if err := p.send(ctx, i); err != nil {
 				return err
 			}
@@ -418,7 +416,7 @@ func (p *Producer) send(ctx context.Context, i int) error {
 func (p *Producer) divide(out *outgoing) bool {
 	messages := out.batch.messages()
 	if len(messages) > 1 {
-		p.most = min(p.most, len(out.batch.records)/2)
+		p.most = min(p.most, len(out.batch.Records)/2)
 	} else if p.config.Shrink == nil || !p.config.Shrink(&messages[0]) {
 		return false
 	}
@@ -450,8 +448,8 @@ func (p *Producer) try(ctx context.Context, i int) error {
 	out := &p.partitions[i]
 	partition := p.numbers[i]
 	if out.packed == nil {
-		packed, err := out.batch.appendTo(make([]byte, 4, 4+batchHeader+len(out.batch.records)), batchOrigin{
-			attributes: p.codec, producer: p.id, epoch: p.epoch, sequence: out.sequence,
+		packed, err := out.batch.appendTo(make([]byte, 4, 4+batchHeader+len(out.batch.Records)), kmsg.RecordBatch{
+			Attributes: p.codec, ProducerID: p.id, ProducerEpoch: p.epoch, FirstSequence: out.sequence,
 		})
 		if err != nil {
 			return err
@@ -461,7 +459,7 @@ func (p *Producer) try(ctx context.Context, i int) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.config.DeliveryTimeout)
 	defer cancel()
-	doing := fmt.Sprintf("writing %d records to %s/%d", out.batch.count, p.config.Topic, partition)
+	doing := fmt.Sprintf("writing %d records to %s/%d", out.batch.NumRecords, p.config.Topic, partition)
 	err := p.cluster.retry(ctx, doing, func() error {
 		r, err := p.cluster.client.RawProduce(ctx, &kafka.RawProduceRequest{
 			Topic:        p.config.Topic,
@@ -482,10 +480,10 @@ func (p *Producer) try(ctx context.Context, i int) error {
 	if err != nil {
 		return err
 	}
-	p.records += uint64(out.batch.count)
+	p.records += uint64(out.batch.NumRecords)
 	p.bytes += out.bytes
 	if p.id >= 0 {
-		out.sequence = int32((int64(out.sequence) + int64(out.batch.count)) & (1<<31 - 1))
+		out.sequence = int32((int64(out.sequence) + int64(out.batch.NumRecords)) & (1<<31 - 1))
 	}
 	out.batch.reset()
 	// Do not reuse the memory: after a timeout a connection may still read it.
@@ -510,7 +508,7 @@ func (p *Producer) Close() error {
 	p.cluster.close()
 	left := 0
 	for i := range p.partitions {
-		left += int(p.partitions[i].batch.count) + len(p.partitions[i].rest)
+		left += int(p.partitions[i].batch.NumRecords) + len(p.partitions[i].rest)
 	}
 	if left > 0 {
 		return fmt.Errorf("%d records for topic %s were not written", left, p.config.Topic)
