@@ -33,15 +33,30 @@ func (x *call) RawExchange(rw io.ReadWriter) (_ protocol.Message, err error) {
 	return x, err
 }
 
-// ask writes a request and reads its response.
+// formatter adds the headers of requests.
+var formatter = kmsg.NewRequestFormatter(kmsg.FormatterClientID("blankout"))
+
+// ask writes a request and reads its response. There is only one request at a time, so all requests have the correlation
+// ID 1.
 func ask[R kmsg.Response](rw io.ReadWriter, request kmsg.Request) (none R, err error) {
-	body, err := exchange(rw, request)
-	if err != nil {
+	if _, err := rw.Write(formatter.AppendRequest(nil, request, 1)); err != nil {
+		return none, err
+	}
+	var size [4]byte
+	if _, err := io.ReadFull(rw, size[:]); err != nil {
+		return none, err
+	}
+	n := binary.BigEndian.Uint32(size[:])
+	if n > maxAnswer {
+		return none, fmt.Errorf("a response of %d bytes to request %d", n, request.Key())
+	}
+	var body bytes.Buffer
+	if _, err := io.CopyN(&body, rw, int64(n)); err != nil {
 		return none, err
 	}
 	response := request.ResponseKind()
-	if err := decodeAnswer(response, body); err != nil {
-		return none, fmt.Errorf("a response of %d bytes to request %d: %w", len(body), request.Key(), err)
+	if err := decodeAnswer(response, body.Bytes()); err != nil {
+		return none, fmt.Errorf("a response of %d bytes to request %d: %w", n, request.Key(), err)
 	}
 	return response.(R), nil
 }
@@ -60,28 +75,6 @@ func decodeAnswer(response kmsg.Response, body []byte) error {
 		return errResponse
 	}
 	return response.ReadFrom(c.Src)
-}
-
-// formatter adds the headers of requests.
-var formatter = kmsg.NewRequestFormatter(kmsg.FormatterClientID("blankout"))
-
-// exchange writes a request and reads the response, without its length. There is only one request at a time, so all
-// requests have the correlation ID 1.
-func exchange(rw io.ReadWriter, request kmsg.Request) ([]byte, error) {
-	if _, err := rw.Write(formatter.AppendRequest(nil, request, 1)); err != nil {
-		return nil, err
-	}
-	var size [4]byte
-	if _, err := io.ReadFull(rw, size[:]); err != nil {
-		return nil, err
-	}
-	n := binary.BigEndian.Uint32(size[:])
-	if n > maxAnswer {
-		return nil, fmt.Errorf("a response of %d bytes to request %d", n, request.Key())
-	}
-	var answer bytes.Buffer
-	_, err := io.CopyN(&answer, rw, int64(n))
-	return answer.Bytes(), err
 }
 
 // groupCall is a call to the coordinator of a consumer group.

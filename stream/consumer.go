@@ -83,7 +83,7 @@ func (c *ConsumerConfig) Check() error {
 	if err := c.ConnectConfig.check(); err != nil {
 		return err
 	}
-	if _, err := c.startTime(); err != nil {
+	if _, _, err := c.startAt(); err != nil {
 		return err
 	}
 	switch {
@@ -118,40 +118,31 @@ func (c *ConsumerConfig) wanted(topic string) (partitions []int32, some bool) {
 	return partitions, true
 }
 
-// startOffset returns the number in a Start of the form "offset:".
-func (c *ConsumerConfig) startOffset() (n int64, ok bool) {
-	text, ok := strings.CutPrefix(c.Start, "offset:")
-	if !ok {
-		return 0, false
-	}
-	n, err := strconv.ParseInt(text, 10, 64)
-	return n, err == nil && n >= 0
-}
-
 // allTopics returns the sorted topics, including the topics of unlabeled events.
 func (c *ConsumerConfig) allTopics() []string {
 	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(c.Topics, c.UnlabeledTopics))))
 }
 
-// startTime returns Start as a ListOffsets timestamp. If Start is an offset, it returns the timestamp for earliest.
-func (c *ConsumerConfig) startTime() (int64, error) {
-	if _, ok := c.startOffset(); ok {
-		return kafka.FirstOffset, nil
-	}
+// startAt returns Start as a ListOffsets timestamp, and as an offset. offset is -1 unless Start is one.
+func (c *ConsumerConfig) startAt() (at, offset int64, err error) {
 	switch c.Start {
 	case "earliest":
-		return kafka.FirstOffset, nil
+		return kafka.FirstOffset, -1, nil
 	case "latest":
-		return kafka.LastOffset, nil
+		return kafka.LastOffset, -1, nil
 	}
 	if text, ok := strings.CutPrefix(c.Start, "timestamp:"); ok {
 		t, err := time.Parse(time.RFC3339, text)
 		if err != nil {
-			return 0, event.KeyErrorf("start", "start %q: %w", c.Start, err)
+			return 0, -1, event.KeyErrorf("start", "start %q: %w", c.Start, err)
 		}
-		return t.UnixMilli(), nil
+		return t.UnixMilli(), -1, nil
 	}
-	return 0, event.KeyErrorf("start", "start %q, want earliest, latest, timestamp:2006-01-02T15:04:05Z or offset:N", c.Start)
+	text, ok := strings.CutPrefix(c.Start, "offset:")
+	if offset, err = strconv.ParseInt(text, 10, 64); !ok || err != nil || offset < 0 {
+		return 0, -1, event.KeyErrorf("start", "start %q, want earliest, latest, timestamp:2006-01-02T15:04:05Z or offset:N", c.Start)
+	}
+	return kafka.FirstOffset, offset, nil
 }
 
 // Consumer is a Source of events from Kafka topics. It runs one goroutine for each partition, and another goroutine
@@ -270,8 +261,7 @@ func (c *Consumer) start(ctx context.Context, topic string, from event.Offsets) 
 		return nil, err
 	}
 	c.ids[topic] = id
-	at, _ := c.config.startTime()
-	first, isOffset := c.config.startOffset()
+	at, first, _ := c.config.startAt()
 	var times map[int32]int64
 	if at >= 0 {
 		if times, err = k.offsets(ctx, topic, partitions, at, false); err != nil {
@@ -300,7 +290,7 @@ func (c *Consumer) start(ctx context.Context, topic string, from event.Offsets) 
 				return nil, err
 			}
 		case begun:
-		case isOffset:
+		case first >= 0:
 			if next, err = c.inRange(topic, p, first, starts[p], ends[p]); err != nil {
 				return nil, err
 			}

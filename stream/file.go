@@ -63,12 +63,6 @@ func OpenFileContext(ctx context.Context, path string, c record.Config, s *event
 	return f, nil
 }
 
-// Skip moves to the record at the given offset, or to the next record after it. It must be called before Next.
-func (f *File) Skip(offset int64) error {
-	_, _, err := f.scanner.Skip(0, offset)
-	return err
-}
-
 // ReplacedError reports that a file does not begin with the records that were learned from the file with that name.
 type ReplacedError struct{ Name string }
 

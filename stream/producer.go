@@ -18,7 +18,6 @@ import (
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/compress"
 	"github.com/segmentio/kafka-go/protocol"
-	"github.com/segmentio/kafka-go/protocol/initproducerid"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
@@ -162,30 +161,17 @@ func NewProducer(ctx context.Context, config ProducerConfig) (*Producer, error) 
 	return p, nil
 }
 
-// identifyExchange requests a producer ID without a transaction. kafka-go's own call cannot do this, because it looks
-// for the coordinator of the transaction "".
-type identifyExchange struct{ version int16 }
-
-func (x *identifyExchange) ApiKey() protocol.ApiKey { return protocol.InitProducerId }
-
-func (x *identifyExchange) Required(versions map[protocol.ApiKey]int16) bool {
-	x.version = min(versions[protocol.InitProducerId], 1)
-	return true
-}
-
-func (x *identifyExchange) RawExchange(rw io.ReadWriter) (protocol.Message, error) {
-	return protocol.RoundTrip(rw, x.version, 1, "blankout", &initproducerid.Request{})
-}
-
+// identify requests a producer ID without a transaction. kafka-go's own call cannot do this, because it looks for the
+// coordinator of the transaction "".
 func (p *Producer) identify(ctx context.Context) error {
 	err := p.cluster.retry(ctx, "asking for a producer id", func() error {
 		ctx, cancel := context.WithTimeout(ctx, p.cluster.timeout)
 		defer cancel()
-		m, err := p.cluster.transport.RoundTrip(ctx, p.cluster.addr, new(identifyExchange))
-		if err != nil {
-			return err
+		x := &call{request: kmsg.NewPtrInitProducerIDRequest()}
+		if _, err := p.cluster.transport.RoundTrip(ctx, p.cluster.addr, x); err != nil {
+			return err // x may still be written by another goroutine
 		}
-		r := m.(*initproducerid.Response)
+		r := x.response.(*kmsg.InitProducerIDResponse)
 		if r.ErrorCode != 0 {
 			return kafka.Error(r.ErrorCode)
 		}
