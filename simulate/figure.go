@@ -228,6 +228,7 @@ func (f *Figure) add(p *plot.Plot, legend *plot.Legend, i int) error {
 		stroke.Dashes = dashes
 	}
 	var thumbs []plot.Thumbnailer
+	shift := 0.0
 	switch s.Form {
 	case Line, BareLine:
 		for _, run := range s.runs() {
@@ -266,16 +267,13 @@ func (f *Figure) add(p *plot.Plot, legend *plot.Legend, i int) error {
 			}
 		}
 		width := 0.8 / float64(groups)
-		shift := width * (float64(at) - float64(groups-1)/2)
+		shift = width * (float64(at) - float64(groups-1)/2)
 		b := bars{s, shade, width, shift}
 		p.Add(b)
 		thumbs = append(thumbs, b)
-		if err := s.whiskers(p, shift); err != nil {
-			return err
-		}
 	}
-	if s.Form == Points {
-		if err := s.whiskers(p, 0); err != nil {
+	if s.Form == Points || s.Form == Bars {
+		if err := s.whiskers(p, shift); err != nil {
 			return err
 		}
 	}

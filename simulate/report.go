@@ -155,7 +155,7 @@ func (r *Result) Figures() []Named {
 			f.Y = "RMSE"
 		}
 		scale := 1.0
-		if f.X = axis(family); strings.HasPrefix(family, "random:") {
+		if f.X = kindOf(family).axis; strings.HasPrefix(family, "random:") {
 			scale = 100
 		}
 		for _, c := range splines {
@@ -235,24 +235,6 @@ func (r *Result) overTime(splines []*Curve, at int, legend func(*Curve) string) 
 		f.Marks = []Mark{{float64(p.Window[0]), "begins"}, {math.Min(float64(p.Window[1]), float64(r.Events)), "ends"}}
 	}
 	return f
-}
-
-// axis returns the label of the axis for a family's levels.
-func axis(family string) string {
-	name, _, _ := strings.Cut(family, ":")
-	switch name {
-	case "random":
-		return "features deleted (%)"
-	case "worst":
-		return "features deleted, the worst ones"
-	case "noise":
-		return "standard deviation of the noise"
-	case "stuck":
-		return "value at which it is stuck"
-	case "block":
-		return "side of the block (pixels)"
-	}
-	return "severity"
 }
 
 // fileName converts a name to letters, digits and hyphens.

@@ -138,8 +138,7 @@ func (c *TLSConfig) Load() (*tls.Config, error) {
 	}
 	t, err := secret.TLS(c.CAFile, c.CertFile, c.KeyFile)
 	if err != nil {
-		var key *event.KeyError
-		errors.As(err, &key)
+		key, _ := errors.AsType[*event.KeyError](err)
 		return nil, event.KeyErrorf("tls."+key.Key, "tls: %w", key.Err)
 	}
 	t.ServerName = c.ServerName
@@ -358,17 +357,18 @@ func (k *cluster) cause(ctx context.Context, err error) error {
 
 // permanent reports whether retrying cannot fix an error.
 func permanent(err error) bool {
-	var code kafka.Error
-	if errors.As(err, &code) {
+	if code, ok := errors.AsType[kafka.Error](err); ok {
 		return !code.Temporary() && code != kafka.BrokerNotAvailable && code != kafka.ReplicaNotAvailable && code != kafka.Unknown
 	}
-	var authority x509.UnknownAuthorityError
-	var hostname x509.HostnameError
-	var invalid x509.CertificateInvalidError
-	var record tls.RecordHeaderError
-	var alert *net.OpError // an error that the peer reports through crypto/tls
-	return errors.As(err, &authority) || errors.As(err, &hostname) || errors.As(err, &invalid) ||
-		errors.As(err, &record) || errors.As(err, &alert) && alert.Op == "remote error"
+	alert, ok := errors.AsType[*net.OpError](err) // an error that the peer reports through crypto/tls
+	return ok && alert.Op == "remote error" || is[x509.UnknownAuthorityError](err) || is[x509.HostnameError](err) ||
+		is[x509.CertificateInvalidError](err) || is[tls.RecordHeaderError](err)
+}
+
+// is reports whether an error is or wraps an error of type T.
+func is[T error](err error) bool {
+	_, ok := errors.AsType[T](err)
+	return ok
 }
 
 const (
@@ -433,14 +433,12 @@ func explain(err error, first bool) error {
 	if inner := errors.Unwrap(err); inner != nil && strings.HasPrefix(err.Error(), "kafka.(*Client).") {
 		err = inner
 	}
-	var authority x509.UnknownAuthorityError
-	var record tls.RecordHeaderError
 	switch {
 	case errors.Is(err, kafka.SASLAuthenticationFailed):
 		return fmt.Errorf("%w: check sasl.username and the password", err)
-	case errors.As(err, &authority):
+	case is[x509.UnknownAuthorityError](err):
 		return fmt.Errorf("%w: set tls.ca_file to the authority that signed the brokers' certificates", err)
-	case errors.As(err, &record):
+	case is[tls.RecordHeaderError](err):
 		return fmt.Errorf("%w: the broker does not speak TLS on this port", err)
 	case !first:
 	case errors.Is(err, syscall.ECONNREFUSED):
@@ -464,14 +462,11 @@ func (k *cluster) partitions(ctx context.Context, topic string) ([]int32, error)
 			if err != nil {
 				return err
 			}
-			for _, t := range m.Topics {
-				if t.Name != topic {
-					continue
+			if i := slices.IndexFunc(m.Topics, func(t kafka.Topic) bool { return t.Name == topic }); i >= 0 {
+				if err := m.Topics[i].Error; err != nil && !errors.Is(err, kafka.UnknownTopicOrPartition) {
+					return err
 				}
-				if t.Error != nil && !errors.Is(t.Error, kafka.UnknownTopicOrPartition) {
-					return t.Error
-				}
-				for _, p := range t.Partitions {
+				for _, p := range m.Topics[i].Partitions {
 					found = append(found, int32(p.ID))
 				}
 			}
@@ -531,8 +526,7 @@ func (k *cluster) createTopic(ctx context.Context, topic string, partitions int,
 // ensureTopic returns the partitions of a topic, and creates it first, with the settings, if allowed.
 func (k *cluster) ensureTopic(ctx context.Context, topic string, create bool, partitions int, settings ...string) ([]int32, error) {
 	found, err := k.partitions(ctx, topic)
-	var missing *TopicMissingError
-	if !errors.As(err, &missing) || !create {
+	if !is[*TopicMissingError](err) || !create {
 		return found, err
 	}
 	if err := k.createTopic(ctx, topic, partitions, settings); err != nil {

@@ -276,7 +276,6 @@ func (f *fetcher) fill(ctx context.Context, buf *fetched) {
 			err = f.sameTopic(ctx)
 		}
 		var code kafka.Error
-		var anew *TopicRecreatedError
 		var damaged *CorruptBatchError
 		switch {
 		case ctx.Err() != nil:
@@ -304,7 +303,7 @@ func (f *fetcher) fill(ctx context.Context, buf *fetched) {
 		case errors.Is(err, kafka.OffsetOutOfRange) && f.next < f.wanted:
 			f.next = f.wanted // only records for deduplication are no longer in the log
 			continue
-		case errors.Is(err, kafka.OffsetOutOfRange), errors.As(err, &anew):
+		case errors.Is(err, kafka.OffsetOutOfRange), is[*TopicRecreatedError](err):
 			moved, err := f.outOfRange(ctx)
 			if err != nil {
 				buf.err = err

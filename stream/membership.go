@@ -187,7 +187,7 @@ func (m *Membership) Next(ctx context.Context) (*Generation, error) {
 			return nil, fmt.Errorf("%s: %w", doing, explainGroup(err))
 		case errors.Is(err, kafka.MemberIDRequired):
 			continue // join again with the received member ID
-		case errors.As(err, new(*ShardsError)):
+		case is[*ShardsError](err):
 			return nil, fmt.Errorf("%s: %w", doing, err)
 		case errors.Is(err, kafka.RebalanceInProgress), errors.Is(err, kafka.IllegalGeneration): // another member joined at the same time
 		case errors.Is(err, kafka.UnknownMemberId):
