@@ -33,8 +33,8 @@ type jsonDecoder struct {
 	event uint64 // number of this event, to detect duplicate keys
 	left  int    // remaining number of values of this event, including empty ones
 
-	// grown and relinked are the changes of this event to the tree. A refusal undoes them.
-	grown    []addition
+	// grown undoes the additions of this event to the tree, and relinked has its other changes. A refusal undoes both.
+	grown    []func()
 	relinked []relink
 
 	data    []byte
@@ -74,13 +74,6 @@ type onceKey struct {
 	key    string
 }
 
-// addition is a node that was added to the tree, as the last element or under a key.
-type addition struct {
-	parent  *node
-	element bool
-	key     string
-}
-
 // relink records a changed link between nodes: *slot pointed to the node was before.
 type relink struct {
 	slot **node
@@ -94,9 +87,9 @@ const valuesPerFeature = 4
 // maxDepth is the deepest nesting of objects and arrays.
 const maxDepth = 64
 
-func newJSON(c core) (Decoder, error) {
-	return &jsonDecoder{core: c, root: &node{plain: true}}, nil
-}
+func newJSON(c core) (Decoder, error) { return newJSONDecoder(c), nil }
+
+func newJSONDecoder(c core) *jsonDecoder { return &jsonDecoder{core: c, root: &node{plain: true}} }
 
 func (d *jsonDecoder) Decode(_ context.Context, r Record, e *event.Example) error {
 	if !d.begin(&r, e, false) {
@@ -166,12 +159,8 @@ func (d *jsonDecoder) unlearn() {
 	for _, l := range slices.Backward(d.relinked) {
 		*l.slot = l.was
 	}
-	for _, g := range slices.Backward(d.grown) {
-		if g.element {
-			g.parent.elements = g.parent.elements[:len(g.parent.elements)-1]
-		} else {
-			delete(g.parent.children, g.key)
-		}
+	for _, undo := range slices.Backward(d.grown) {
+		undo()
 	}
 	d.nodes -= len(d.grown)
 }
@@ -746,7 +735,7 @@ func (d *jsonDecoder) child(n *node, key []byte, p, depth int) *node {
 			n.children = map[string]*node{}
 		}
 		n.children[name] = c
-		d.grown = append(d.grown, addition{parent: n, key: name})
+		d.grown = append(d.grown, func() { delete(n.children, name) })
 	}
 	return c
 }
@@ -760,7 +749,7 @@ func (d *jsonDecoder) element(n *node, i, p, depth int) *node {
 	for at := len(n.elements); at <= i && d.room(n, len("[")+len(key(at))); at++ {
 		c := d.node(n, "[", key(at), p)
 		n.elements = append(n.elements, c)
-		d.grown = append(d.grown, addition{parent: n, element: true})
+		d.grown = append(d.grown, func() { n.elements = n.elements[:len(n.elements)-1] })
 		if at == i {
 			return c
 		}
