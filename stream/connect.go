@@ -189,12 +189,11 @@ type cluster struct {
 	client    *kafka.Client
 	timeout   time.Duration
 	log       *slog.Logger
+	open      context.Context // ends with close
 	stop      context.CancelFunc
 
-	mu     sync.Mutex
-	conns  map[net.Conn]struct{}
-	epoch  int // number of times that idle connections were dropped
-	closed bool
+	mu    sync.Mutex
+	epoch int // number of times that idle connections were dropped
 
 	reached atomic.Bool // a broker has responded
 }
@@ -212,15 +211,13 @@ func connect(ctx context.Context, c ConnectConfig, topics []string, log *slog.Lo
 	if err != nil {
 		return nil, err
 	}
-	background, stop := context.WithCancel(context.Background())
 	k := &cluster{
 		addr:    kafka.TCP(c.Brokers...),
 		names:   strings.Join(c.Brokers, ","),
 		timeout: c.RequestTimeout,
 		log:     cmp.Or(log, slog.New(slog.DiscardHandler)),
-		stop:    stop,
-		conns:   map[net.Conn]struct{}{},
 	}
+	k.open, k.stop = context.WithCancel(context.Background())
 	k.transport = &kafka.Transport{
 		Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
 			return k.dial(ctx, network, address, tlsConfig)
@@ -230,7 +227,7 @@ func connect(ctx context.Context, c ConnectConfig, topics []string, log *slog.Lo
 		SASL:           mechanism,
 		MetadataTopics: topics,
 		MetadataTTL:    c.MetadataInterval,
-		Context:        background,
+		Context:        k.open,
 	}
 	k.client = &kafka.Client{Addr: k.addr, Timeout: c.RequestTimeout, Transport: k.transport}
 
@@ -271,16 +268,14 @@ func speaksHTTP(address string) bool {
 	return err == nil && err2 == nil && string(head[:]) == "HTTP/"
 }
 
-// trackedConn is a connection that its cluster can close.
+// trackedConn is a connection that its cluster closes.
 type trackedConn struct {
 	net.Conn
-	k *cluster
+	untrack func() bool
 }
 
 func (c trackedConn) Close() error {
-	c.k.mu.Lock()
-	delete(c.k.conns, c.Conn)
-	c.k.mu.Unlock()
+	c.untrack()
 	return c.Conn.Close()
 }
 
@@ -290,14 +285,7 @@ func (k *cluster) dial(ctx context.Context, network, address string, tlsConfig *
 	if err != nil {
 		return nil, err
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.closed {
-		conn.Close()
-		return nil, net.ErrClosed
-	}
-	k.conns[conn] = struct{}{}
-	var tracked net.Conn = trackedConn{conn, k}
+	var tracked net.Conn = trackedConn{conn, context.AfterFunc(k.open, func() { conn.Close() })}
 	if tlsConfig != nil {
 		if tlsConfig.ServerName == "" {
 			tlsConfig = tlsConfig.Clone()
@@ -312,12 +300,6 @@ func (k *cluster) dial(ctx context.Context, network, address string, tlsConfig *
 func (k *cluster) close() {
 	k.stop()
 	k.transport.CloseIdleConnections()
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.closed = true
-	for conn := range k.conns {
-		conn.Close()
-	}
 }
 
 // now returns the current epoch. Pass it to forget after a failed call.

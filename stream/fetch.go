@@ -247,7 +247,7 @@ func (f *fetcher) run(ctx context.Context) {
 		if first {
 			buf.topicID, buf.next, buf.wanted, buf.highWater, buf.reset = f.topicID, f.next, f.wanted, f.highWater.Load(), f.moved
 		} else {
-			f.fill(ctx, buf)
+			buf.err = f.fill(ctx, buf)
 		}
 		final := buf.last || buf.err != nil
 		select {
@@ -262,13 +262,13 @@ func (f *fetcher) run(ctx context.Context) {
 }
 
 // fill fetches until buf has a result to pass on.
-func (f *fetcher) fill(ctx context.Context, buf *fetched) {
-	buf.topicID, buf.batches, buf.wanted, buf.reset, buf.last, buf.err = f.topicID, buf.batches[:0], f.wanted, false, false, nil
+func (f *fetcher) fill(ctx context.Context, buf *fetched) error {
+	buf.topicID, buf.batches, buf.wanted, buf.reset, buf.last = f.topicID, buf.batches[:0], f.wanted, false, false
 	corrupt := 0
 	for attempt := 1; ; {
 		if f.end >= 0 && f.next >= f.end {
 			buf.next, buf.highWater, buf.last = f.next, f.highWater.Load(), true
-			return
+			return nil
 		}
 		epoch := f.consumer.cluster.now()
 		err := f.fetch(ctx, buf)
@@ -279,15 +279,13 @@ func (f *fetcher) fill(ctx context.Context, buf *fetched) {
 		var damaged *CorruptBatchError
 		switch {
 		case ctx.Err() != nil:
-			buf.err = ctx.Err()
-			return
+			return ctx.Err()
 		case err == nil:
 			var moved bool
 			if moved, err = f.scan(buf); err != nil {
 				errors.As(err, &damaged)
 				if corrupt++; corrupt >= corruptTries {
-					buf.err = err
-					return
+					return err
 				}
 				break
 			}
@@ -297,7 +295,7 @@ func (f *fetcher) fill(ctx context.Context, buf *fetched) {
 			attempt, corrupt = 1, 0
 			f.failing.Store(nil)
 			if moved {
-				return
+				return nil
 			}
 			continue // no records arrived within MaxWait
 		case errors.Is(err, kafka.OffsetOutOfRange) && f.next < f.wanted:
@@ -306,31 +304,27 @@ func (f *fetcher) fill(ctx context.Context, buf *fetched) {
 		case errors.Is(err, kafka.OffsetOutOfRange), is[*TopicRecreatedError](err):
 			moved, err := f.outOfRange(ctx)
 			if err != nil {
-				buf.err = err
-				return
+				return err
 			}
 			if moved {
 				f.wanted = f.next
 				buf.topicID, buf.next, buf.wanted, buf.highWater, buf.reset = f.topicID, f.next, f.wanted, f.highWater.Load(), true
 				f.failing.Store(nil)
-				return
+				return nil
 			}
 			f.consumer.retried("offset-out-of-range")
 			if !backoff(ctx, attempt) { // the start of the log changed during the request
-				buf.err = ctx.Err()
-				return
+				return ctx.Err()
 			}
 			attempt++
 			continue
 		}
 		cause := f.consumer.cluster.cause(ctx, err)
 		if ctx.Err() != nil {
-			buf.err = ctx.Err()
-			return
+			return ctx.Err()
 		}
 		if damaged == nil && permanent(cause) {
-			buf.err = fmt.Errorf("fetching %s/%d at offset %d: %w", f.topic, f.partition, f.next, explain(cause, false))
-			return
+			return fmt.Errorf("fetching %s/%d at offset %d: %w", f.topic, f.partition, f.next, explain(cause, false))
 		}
 		label := "connection"
 		var network net.Error
@@ -350,8 +344,7 @@ func (f *fetcher) fill(ctx context.Context, buf *fetched) {
 		}
 		f.consumer.cluster.forget(epoch)
 		if !backoff(ctx, attempt) {
-			buf.err = ctx.Err()
-			return
+			return ctx.Err()
 		}
 		attempt++
 	}

@@ -109,7 +109,8 @@ type Producer struct {
 	codec      int16
 	id         int64
 	epoch      int16
-	numbers    []int // partition numbers
+	numbers    []int32 // partition numbers
+	indices    []int   // indices of numbers
 	partitions []outgoing
 	keyless    int // current partition for records without a key
 	most       int // batch_bytes, or less if the topic does not accept that size
@@ -154,10 +155,10 @@ func NewProducer(ctx context.Context, config ProducerConfig) (*Producer, error) 
 		k.close()
 		return nil, err
 	}
-	for _, partition := range partitions {
-		p.numbers = append(p.numbers, int(partition))
+	for i := range partitions {
+		p.indices = append(p.indices, i)
 	}
-	p.partitions = make([]outgoing, len(partitions))
+	p.numbers, p.partitions = partitions, make([]outgoing, len(partitions))
 	return p, nil
 }
 
@@ -191,15 +192,14 @@ func (p *Producer) identify(ctx context.Context) error {
 func (p *Producer) Write(ctx context.Context, m Message) error {
 	i := p.keyless
 	if m.Key != nil {
-		i = kafka.Murmur2Balancer{Consistent: true}.Balance(kafka.Message{Key: m.Key}, p.numbers...)
-		i = slices.Index(p.numbers, i)
+		i = kafka.Murmur2Balancer{Consistent: true}.Balance(kafka.Message{Key: m.Key}, p.indices...)
 	}
 	return p.write(ctx, i, m)
 }
 
 // WriteTo adds a record to a partition.
 func (p *Producer) WriteTo(ctx context.Context, partition int32, m Message) error {
-	i := slices.Index(p.numbers, int(partition))
+	i := slices.Index(p.numbers, partition)
 	if i < 0 {
 		return fmt.Errorf("topic %s has no partition %d", p.config.Topic, partition)
 	}
@@ -280,18 +280,13 @@ func (p *Producer) pace(ctx context.Context) error {
 }
 
 // Partitions returns the numbers of the topic's partitions.
-func (p *Producer) Partitions() (out []int32) {
-	for _, n := range p.numbers {
-		out = append(out, int32(n))
-	}
-	return out
-}
+func (p *Producer) Partitions() []int32 { return slices.Clone(p.numbers) }
 
 // AppendAll writes records to a partition immediately, after the waiting records. It returns the offset of the first
 // record, or -1 if the brokers do not report it. If AppendAll returns an error, some records may still have been
 // written, or may be written later.
 func (p *Producer) AppendAll(ctx context.Context, partition int32, messages []Message) (offset int64, err error) {
-	i := slices.Index(p.numbers, int(partition))
+	i := slices.Index(p.numbers, partition)
 	if i < 0 {
 		return -1, fmt.Errorf("topic %s has no partition %d", p.config.Topic, partition)
 	}
@@ -323,16 +318,16 @@ func (p *Producer) AppendAll(ctx context.Context, partition int32, messages []Me
 // valid until do returns.
 func (p *Producer) Tail(ctx context.Context, records int64, header string, do func(partition int32, offset, time int64, value []byte)) error {
 	topic := p.config.Topic
-	starts, err := p.cluster.offsets(ctx, topic, p.Partitions(), kafka.FirstOffset, false)
+	starts, err := p.cluster.offsets(ctx, topic, p.numbers, kafka.FirstOffset, false)
 	if err != nil {
 		return err
 	}
-	ends, err := p.cluster.offsets(ctx, topic, p.Partitions(), kafka.LastOffset, false)
+	ends, err := p.cluster.offsets(ctx, topic, p.numbers, kafka.LastOffset, false)
 	if err != nil {
 		return err
 	}
 	var from event.Offsets
-	for _, n := range p.Partitions() {
+	for _, n := range p.numbers {
 		at := max(starts[n], ends[n]-records)
 		from = append(from, event.Position{Topic: topic, Partition: n, Next: at, First: at})
 	}
@@ -449,7 +444,7 @@ func (p *Producer) try(ctx context.Context, i int) error {
 	err := p.cluster.retry(ctx, doing, func() error {
 		r, err := p.cluster.client.RawProduce(ctx, &kafka.RawProduceRequest{
 			Topic:        p.config.Topic,
-			Partition:    partition,
+			Partition:    int(partition),
 			RequiredAcks: kafka.RequireAll,
 			RawRecords:   protocol.RawRecordSet{Reader: bytes.NewReader(out.packed)},
 		})
