@@ -603,14 +603,11 @@ func (c *Consumer) Commit(ctx context.Context, group string, offsets event.Offse
 	// The first commit makes a new cluster create the offsets topic and elect its coordinator, so retry.
 	for attempt := 1; ; attempt++ {
 		err := c.commit(ctx, group, topics)
-		if !isAny(err, kafka.NotCoordinatorForGroup, kafka.GroupCoordinatorNotAvailable, kafka.GroupLoadInProgress) || !backoff(ctx, attempt) {
+		code, _ := errors.AsType[kafka.Error](err)
+		if !slices.Contains([]kafka.Error{kafka.NotCoordinatorForGroup, kafka.GroupCoordinatorNotAvailable, kafka.GroupLoadInProgress}, code) || !backoff(ctx, attempt) {
 			return err
 		}
 	}
-}
-
-func isAny(err error, codes ...kafka.Error) bool {
-	return slices.ContainsFunc(codes, func(code kafka.Error) bool { return errors.Is(err, code) })
 }
 
 func (c *Consumer) commit(ctx context.Context, group string, topics map[string][]kafka.OffsetCommit) error {

@@ -198,7 +198,7 @@ type Records struct {
 	path    string
 	scanner *record.Scanner
 	read    atomic.Int64
-	ctx     atomic.Pointer[context.Context] // context of the next read of a file
+	ctx     atomic.Pointer[context.Context] // context of the next read
 	size    int64
 	file    io.Closer
 	pump    *pump // reader of standard input
@@ -229,7 +229,7 @@ func openRecords(ctx context.Context, path string, c record.Config) (*Records, e
 	}
 	in := io.Reader(file)
 	if path == "-" {
-		r.pump = &pump{ctx: ctx, in: file, ask: make(chan struct{}), got: make(chan error, 1)}
+		r.pump = &pump{of: r, in: file, ask: make(chan struct{}), got: make(chan error, 1)}
 		go r.pump.run()
 		in = r.pump
 	}
@@ -241,13 +241,7 @@ func openRecords(ctx context.Context, path string, c record.Config) (*Records, e
 }
 
 // readUntil makes all further reads end with ctx.
-func (r *Records) readUntil(ctx context.Context) {
-	if r.pump != nil {
-		r.pump.ctx = ctx
-		return
-	}
-	r.ctx.Store(&ctx)
-}
+func (r *Records) readUntil(ctx context.Context) { r.ctx.Store(&ctx) }
 
 // SourceName returns the name of a file as a source of events: its cleaned path, or stdin for standard input. Invalid
 // UTF-8 is written as \xff, because names are stored in checkpoints and metrics.
@@ -455,7 +449,7 @@ func (c *counterAt) ReadAt(b []byte, at int64) (int, error) {
 // pump reads in a goroutine, so that waiting for input can end with the context. Close ends the goroutine once no read
 // is running.
 type pump struct {
-	ctx   context.Context // context of the next Read
+	of    *Records // has the context of the next Read
 	in    io.Reader
 	ask   chan struct{}
 	got   chan error
@@ -480,9 +474,10 @@ func (p *pump) Read(b []byte) (int, error) {
 			p.ask <- struct{}{}
 			p.asked = true
 		}
+		ctx := *p.of.ctx.Load()
 		select {
-		case <-p.ctx.Done():
-			return 0, p.ctx.Err()
+		case <-ctx.Done():
+			return 0, ctx.Err()
 		case err := <-p.got:
 			p.asked = false
 			if p.rest = p.bytes[:p.n]; err != nil && p.n == 0 {

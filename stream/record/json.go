@@ -439,22 +439,33 @@ func (d *jsonDecoder) member(p int, n *node, depth int) int {
 }
 
 // timeValue reads a string or a number of n, which is a field with time features.
-func (d *jsonDecoder) timeValue(p int, n *node) (next int) {
-	var text []byte
-	if d.data[p] == '"' {
-		if text, next = d.str(p + 1); next < 0 {
-			return next
-		}
-	} else {
-		if _, next = number(d.data, p, true); next < 0 {
-			return d.notNumber(p, &n.named)
-		}
-		text = d.data[p:next]
-	}
-	if !d.takeTime(&n.named, text) {
+func (d *jsonDecoder) timeValue(p int, n *node) int {
+	text, next := d.scalar(p, &n.named)
+	if text != nil && !d.takeTime(&n.named, text) {
 		return d.fail(p, event.ReasonSyntax, "field %.80q, %.40q: %s", n.name, text, wantTime)
 	}
 	return next
+}
+
+// scalar reads a value of n that is no object and no array. text is nil for null, for a number that counts as null and
+// after a failure. n is nil for a dropped value.
+func (d *jsonDecoder) scalar(p int, n *named) (text []byte, next int) {
+	if p >= len(d.data) {
+		return nil, d.unexpected(p, "a value")
+	}
+	switch c := d.data[p]; {
+	case c == '"':
+		return d.str(p + 1)
+	case c-'0' <= 9 || c == '-':
+		if _, next = number(d.data, p, true); next < 0 {
+			return nil, d.notNumber(p, n)
+		}
+	default:
+		if next = d.literal(p, n); next < 0 || c != 't' && c != 'f' {
+			return nil, next
+		}
+	}
+	return d.data[p:next], next
 }
 
 // literal reads true, false or null of n. It also reads a NaN or an infinity that notNumber treats as null.
@@ -497,26 +508,10 @@ func (d *jsonDecoder) special(p int, n *node, depth int) int {
 			return next
 		}
 	}
-	var text []byte
-	next, quoted, typed := p, false, false
-	if p >= len(d.data) {
-		return d.unexpected(p, "a value")
-	}
-	switch c := d.data[p]; {
-	case c == '"':
-		quoted = true
-		if text, next = d.str(p + 1); next < 0 {
-			return next
-		}
-	case c-'0' <= 9 || c == '-':
-		if _, next = number(d.data, p, true); next < 0 {
-			return d.notNumber(p, &n.named)
-		}
-		text, typed = d.data[p:next], true
-	case c == '{' || c == '[':
+	if p < len(d.data) && (d.data[p] == '{' || d.data[p] == '[') {
 		reason, remedy := event.ReasonSyntax, ""
 		switch {
-		case n.role == isLabel && c == '[':
+		case n.role == isLabel && d.data[p] == '[':
 			reason, remedy = event.ReasonLabel, ": an event has one label; for several, learn a model for each, as with jq -c '.label |= (index(\"CLASS\") != null)'"
 		case n.role == isLabel:
 			reason, remedy = event.ReasonLabel, fmt.Sprintf(": name the value in it, as in record.label = \"%.80s.name\"", n.name)
@@ -524,16 +519,14 @@ func (d *jsonDecoder) special(p int, n *node, depth int) int {
 			reason = event.ReasonWeight
 		}
 		return d.fail(p, reason, "field %.80q holds several values%s", n.name, remedy)
-	case c != 't' && c != 'f':
-		return d.literal(p, &n.named) // null has no effect
-	default:
-		if next = d.literal(p, &n.named); next < 0 {
-			return next
-		}
-		text = d.data[p:next]
 	}
+	text, next := d.scalar(p, &n.named)
+	if text == nil {
+		return next // null has no effect
+	}
+	quoted := d.data[p] == '"'
 	if n.role == isLabel {
-		if d.seen.value(next - p); typed {
+		if d.seen.value(next - p); !quoted && d.data[p] != 't' && d.data[p] != 'f' {
 			text = d.typedLabel(text)
 		}
 	}
@@ -545,21 +538,9 @@ func (d *jsonDecoder) special(p int, n *node, depth int) int {
 
 // skip reads a value without using it.
 func (d *jsonDecoder) skip(p, depth int) int {
-	if p >= len(d.data) {
-		return d.unexpected(p, "a value")
-	}
-	switch c := d.data[p]; {
-	case c == '"':
-		_, p = d.str(p + 1)
+	if p >= len(d.data) || d.data[p] != '{' && d.data[p] != '[' {
+		_, p = d.scalar(p, nil)
 		return p
-	case c-'0' <= 9 || c == '-':
-		_, next := number(d.data, p, true)
-		if next < 0 {
-			return d.notNumber(p, nil)
-		}
-		return next
-	case c != '{' && c != '[':
-		return d.literal(p, nil)
 	}
 	if depth == maxDepth {
 		return d.fail(p, event.ReasonSyntax, "nested deeper than %d", maxDepth)
