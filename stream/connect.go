@@ -518,6 +518,14 @@ func (k *cluster) ensureTopic(ctx context.Context, topic string, create bool, pa
 	return k.partitions(ctx, topic)
 }
 
+// bounds returns the start and the end of each partition.
+func (k *cluster) bounds(ctx context.Context, topic string, partitions []int32) (starts, ends map[int32]int64, err error) {
+	if starts, err = k.offsets(ctx, topic, partitions, kafka.FirstOffset, false); err == nil {
+		ends, err = k.offsets(ctx, topic, partitions, kafka.LastOffset, false)
+	}
+	return starts, ends, err
+}
+
 // offsets returns the offset at a time of each partition. at is in ms, or kafka.FirstOffset or kafka.LastOffset. The
 // result is -1 for a time after the last record. If committed is true, kafka.LastOffset is the last stable offset.
 func (k *cluster) offsets(ctx context.Context, topic string, partitions []int32, at int64, committed bool) (map[int32]int64, error) {

@@ -242,11 +242,7 @@ func (c *Consumer) start(ctx context.Context, topic string, from event.Offsets) 
 			return nil, nil
 		}
 	}
-	starts, err := k.offsets(ctx, topic, partitions, kafka.FirstOffset, false)
-	if err != nil {
-		return nil, err
-	}
-	ends, err := k.offsets(ctx, topic, partitions, kafka.LastOffset, false)
+	starts, ends, err := k.bounds(ctx, topic, partitions)
 	if err != nil {
 		return nil, err
 	}

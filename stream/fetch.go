@@ -495,12 +495,7 @@ func (f *fetcher) sameID(is string) error {
 // returns false if the offset is now in the log.
 func (f *fetcher) outOfRange(ctx context.Context) (moved bool, err error) {
 	c := f.consumer
-	one := []int32{f.partition}
-	starts, err := c.cluster.offsets(ctx, f.topic, one, kafka.FirstOffset, false)
-	if err != nil {
-		return false, err
-	}
-	ends, err := c.cluster.offsets(ctx, f.topic, one, kafka.LastOffset, false)
+	starts, ends, err := c.cluster.bounds(ctx, f.topic, []int32{f.partition})
 	if err != nil {
 		return false, err
 	}

@@ -548,9 +548,6 @@ func (m *Membership) Leave(ctx context.Context) error {
 			return fmt.Errorf("leaving group %s: %w; other members wait until its session ends", m.config.Group, err)
 		}
 		m.cluster.forget(epoch)
-		select {
-		case <-time.After(m.config.SessionTimeout / 32):
-		case <-ctx.Done():
-		}
+		_ = Sleep(ctx, m.config.SessionTimeout/32)
 	}
 }

@@ -318,11 +318,7 @@ func (p *Producer) AppendAll(ctx context.Context, partition int32, messages []Me
 // valid until do returns.
 func (p *Producer) Tail(ctx context.Context, records int64, header string, do func(partition int32, offset, time int64, value []byte)) error {
 	topic := p.config.Topic
-	starts, err := p.cluster.offsets(ctx, topic, p.numbers, kafka.FirstOffset, false)
-	if err != nil {
-		return err
-	}
-	ends, err := p.cluster.offsets(ctx, topic, p.numbers, kafka.LastOffset, false)
+	starts, ends, err := p.cluster.bounds(ctx, topic, p.numbers)
 	if err != nil {
 		return err
 	}
