@@ -141,8 +141,8 @@ func (j *Join) State() State {
 func (j *Join) Counts() Counts {
 	c := j.state.Counts
 	c.Delays, c.Idle, c.LatePartitions = slices.Clone(c.Delays), j.idle.Load(), j.late.Load()
-	if len(j.store.next) > 0 {
-		c.Age = j.state.Now - j.store.next[0].time
+	if oldest := j.store.next; oldest != nil {
+		c.Age = j.state.Now - oldest.time
 	}
 	return c
 }

@@ -44,10 +44,9 @@ type store struct {
 	segments  []*segment  // oldest first; there is at least one
 	index     index
 	sum       uint64 // checksum over all entries
-	// expired is the number of the oldest entry that pass has not removed. next has that entry and the following
-	// entries, read ahead.
+	// expired is the number of the oldest entry that pass has not removed. next is that entry once oldest has read it.
 	expired uint64
-	next    []entry
+	next    *entry
 	body    []byte // result of the method event
 	// A new segment starts after most entries or mostBytes bytes of bodies.
 	most, mostBytes int
@@ -498,34 +497,24 @@ func (s *store) event(number uint64) ([]byte, error) {
 	return body, nil
 }
 
-// readAhead is the number of entries that oldest reads at a time.
-const readAhead = 256
-
 // oldest returns the oldest entry that pass has not removed, or nil.
 func (s *store) oldest() (*entry, error) {
-	if len(s.next) == 0 {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.next = s.next[:0]
-		end := s.segments[len(s.segments)-1].end()
-		for number := s.expired; number < min(end, s.expired+readAhead); number++ {
-			s.next = append(s.next, entry{})
-			if err := s.read(number, &s.next[len(s.next)-1]); err != nil {
-				s.next = nil
-				return nil, err
-			}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.next == nil && s.expired < s.segments[len(s.segments)-1].end() {
+		e := &entry{}
+		if err := s.read(s.expired, e); err != nil {
+			return nil, err
 		}
+		s.next = e
 	}
-	if len(s.next) == 0 {
-		return nil, nil
-	}
-	return &s.next[0], nil
+	return s.next, nil
 }
 
 // pass removes the oldest entry, so that oldest returns the next entry.
 func (s *store) pass() {
 	s.expired++
-	s.next = s.next[1:]
+	s.next = nil
 }
 
 // flushBytes is the number of unwritten bytes from which flushIfMuch writes.

@@ -391,8 +391,6 @@ func (c Config) checkGroups() error {
 			owner[name] = group
 		}
 	}
-	var last event.Span
-	var in string
 	type span struct {
 		event.Span
 		group string
@@ -406,11 +404,10 @@ func (c Config) checkGroups() error {
 		}
 	}
 	slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.From, b.From) })
-	for _, s := range spans {
-		if s.From < last.To {
-			return event.KeyErrorf("groups", "groups: %q and %q share a column: put each column in one group", in, s.group)
+	for i := range spans {
+		if i > 0 && spans[i].From < spans[i-1].To {
+			return event.KeyErrorf("groups", "groups: %q and %q share a column: put each column in one group", spans[i-1].group, spans[i].group)
 		}
-		last, in = s.Span, s.group
 	}
 	return nil
 }
