@@ -332,7 +332,7 @@ func (f *fetcher) fill(ctx context.Context, buf *fetched) error {
 		case damaged != nil:
 			label = "corrupt-batch"
 		case errors.As(cause, &code):
-			label = retryLabel(code)
+			label = cmp.Or(retryLabels[code], "broker-error")
 		case errors.As(cause, &network) && network.Timeout():
 			label = "timeout"
 		}
@@ -350,17 +350,13 @@ func (f *fetcher) fill(ctx context.Context, buf *fetched) error {
 	}
 }
 
-// retryLabel returns the cause under which a broker error is counted as a retry.
-func retryLabel(code kafka.Error) string {
-	switch code {
-	case kafka.UnknownTopicOrPartition:
-		return "unknown-partition"
-	case kafka.LeaderNotAvailable:
-		return "no-leader"
-	case kafka.NotLeaderForPartition, kafka.FencedLeaderEpoch, kafka.UnknownLeaderEpoch:
-		return "not-leader"
-	}
-	return "broker-error"
+// retryLabels has the causes under which broker errors are counted as retries. Other errors are broker-error.
+var retryLabels = map[kafka.Error]string{
+	kafka.UnknownTopicOrPartition: "unknown-partition",
+	kafka.LeaderNotAvailable:      "no-leader",
+	kafka.NotLeaderForPartition:   "not-leader",
+	kafka.FencedLeaderEpoch:       "not-leader",
+	kafka.UnknownLeaderEpoch:      "not-leader",
 }
 
 // fetch sends one request and parses the response into buf.
@@ -406,8 +402,11 @@ func (f *fetcher) scan(buf *fetched) (moved bool, err error) {
 		var err error
 		batch, rest, err = parseBatch(rest)
 		if err == errPartialBatch {
-			if next == f.next && !f.grow() {
-				return false, f.corrupt(fmt.Errorf("record batch of more than %d bytes", f.maxBytes))
+			if next == f.next { // not even one batch fits
+				if f.maxBytes >= maxResponse/2 {
+					return false, f.corrupt(fmt.Errorf("record batch of more than %d bytes", f.maxBytes))
+				}
+				f.maxBytes *= 2
 			}
 			partial = true
 			break // cut off by the broker; the next fetch has the rest
@@ -458,15 +457,6 @@ func (f *fetcher) scan(buf *fetched) (moved bool, err error) {
 	f.next, buf.next = next, next
 	buf.last = f.end >= 0 && next >= f.end
 	return moved, nil
-}
-
-// grow increases the requested size if not even one batch fits. It returns false if the size cannot be increased.
-func (f *fetcher) grow() bool {
-	if f.maxBytes >= maxResponse/2 {
-		return false
-	}
-	f.maxBytes *= 2
-	return true
 }
 
 func (f *fetcher) corrupt(err error) error {

@@ -254,14 +254,12 @@ func SourceName(path string) string {
 		return path
 	}
 	var name strings.Builder
-	for len(path) > 0 {
-		r, size := utf8.DecodeRuneInString(path)
-		if r == utf8.RuneError && size == 1 {
-			fmt.Fprintf(&name, `\x%02x`, path[0])
+	for i, r := range path {
+		if r == utf8.RuneError && !strings.HasPrefix(path[i:], "\ufffd") {
+			fmt.Fprintf(&name, `\x%02x`, path[i])
 		} else {
-			name.WriteString(path[:size])
+			name.WriteRune(r)
 		}
-		path = path[size:]
 	}
 	return name.String()
 }

@@ -437,13 +437,18 @@ func (c Config) Regroup(s *event.Schema) {
 	s.ColumnGroups = c.columnGroups()
 	s.Fields = slices.Clone(s.Fields) // a View shares the slice and must not change
 	for i := range s.Fields {
-		s.Fields[i].Group = ""
-		for group, names := range c.Groups {
-			if slices.Contains(names, s.Fields[i].Name) {
-				s.Fields[i].Group = group
-			}
+		s.Fields[i].Group = c.groupOf(s.Fields[i].Name)
+	}
+}
+
+// groupOf returns the group of a field, or "".
+func (c Config) groupOf(field string) string {
+	for group, names := range c.Groups {
+		if slices.Contains(names, field) {
+			return group
 		}
 	}
+	return ""
 }
 
 // ReadGroups parses groups, one per line. A line has the name, then the fields or, for a sparse text format, columns
@@ -549,7 +554,7 @@ func (c Config) Settings() map[string]string {
 // GroupSettings returns the settings that determine which features die together, or "". If weights depend on them, they
 // are part of the fingerprint under the key groups.
 func (c Config) GroupSettings() string {
-	if c.GroupEvery == 0 && len(c.Groups) == 0 {
+	if !c.Grouped() {
 		return ""
 	}
 	data, err := json.Marshal(groupSettings{c.GroupEvery, c.Groups})
