@@ -395,12 +395,11 @@ func (c *Consumer) find(topic string, partition int32) (int, bool) {
 // watch starts reading partitions that are added to the topics. If the ID of a topic changes, the fetchers of the topic
 // check whether it was recreated. watch requests the ends of the partitions while Next is not called.
 func (c *Consumer) watch(ctx context.Context) {
-	tick := time.NewTicker(c.config.MetadataInterval)
-	defer tick.Stop()
+	tick := time.Tick(c.config.MetadataInterval)
 	known, records := maps.Clone(c.ids), uint64(0)
 	for {
 		select {
-		case <-tick.C:
+		case <-tick:
 		case <-ctx.Done():
 			return
 		}

@@ -386,7 +386,7 @@ func (f *File) Holds(path string) bool { return SourceName(f.records.path) == So
 
 // Unnamed returns the numbers, from 1, of the CSV columns without a name in the header. These columns are not features.
 func (f *File) Unnamed() (numbers []int) {
-	for i, name := range f.scanner.Columns() {
+	for i, name := range f.Record().Columns {
 		if name == "" {
 			numbers = append(numbers, i+1)
 		}

@@ -709,7 +709,7 @@ func (d *jsonDecoder) child(n *node, key []byte, p, depth int) *node {
 	if !d.room(n, len(joint)+len(key)) {
 		return d.passing(n, joint, key, p, depth)
 	}
-	c := d.node(n, joint, key, p)
+	c := d.join(new(node), n, joint, key, p)
 	if c.plain {
 		name := string(key)
 		if n.children == nil {
@@ -728,7 +728,7 @@ func (d *jsonDecoder) element(n *node, i, p, depth int) *node {
 		return d.index
 	}
 	for at := len(n.elements); at <= i && d.room(n, len("[")+len(key(at))); at++ {
-		c := d.node(n, "[", key(at), p)
+		c := d.join(new(node), n, "[", key(at), p)
 		n.elements = append(n.elements, c)
 		d.grown = append(d.grown, func() { n.elements = n.elements[:len(n.elements)-1] })
 		if at == i {
@@ -751,28 +751,16 @@ func (d *jsonDecoder) passing(n *node, joint string, key []byte, p, depth int) *
 		c = &node{}
 		d.spare[depth] = c
 	}
-	if !d.join(c, n, joint, key, p) {
-		return nil
-	}
-	return c
+	return d.join(c, n, joint, key, p)
 }
 
-// node returns a new node whose name continues the name of parent. The hash continues too, because joined names never
-// exceed the stored length.
-func (d *jsonDecoder) node(parent *node, joint string, key []byte, p int) *node {
-	c := &node{}
-	if !d.join(c, parent, joint, key, p) {
-		return nil
-	}
-	return c
-}
-
-// join makes c a new node, as node does, but in the memory of c. It returns false after a failure.
-func (d *jsonDecoder) join(c, parent *node, joint string, key []byte, p int) bool {
+// join makes c a new node whose name continues the name of parent, and returns it, or nil after a failure. The hash
+// continues too, because joined names never exceed the stored length.
+func (d *jsonDecoder) join(c, parent *node, joint string, key []byte, p int) *node {
 	size := parent.size + len(joint) + len(key)
 	if size > maxFieldBytes {
 		d.fail(p, event.ReasonOversize, "field %.80q…: a name of %d bytes, the most is %d", parent.name+joint+string(key[:min(len(key), 80)]), size, maxFieldBytes)
-		return false
+		return nil
 	}
 	d.made++
 	long := c.long
@@ -786,7 +774,7 @@ func (d *jsonDecoder) join(c, parent *node, joint string, key []byte, p int) boo
 		if c.plain = parent.plain && d.nodes < d.c.MaxFields; c.plain {
 			d.nodes++
 		}
-		return true
+		return c
 	}
 	if long == nil {
 		long = xxhash.New()
@@ -800,7 +788,7 @@ func (d *jsonDecoder) join(c, parent *node, joint string, key []byte, p int) boo
 	long.WriteString(joint)
 	long.Write(key)
 	c.named = d.hashed(cutName(name), event.Mix(long.Sum64()+d.s.Seed))
-	return true
+	return c
 }
 
 // closedObject reports whether a line is a complete JSON object.
