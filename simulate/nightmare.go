@@ -145,14 +145,8 @@ type kind struct {
 // nightmares lists the nightmares. To add a nightmare, add a type and a line here.
 var nightmares = []kind{
 	{"none", "", false, false, severity, func(string) (Nightmare, error) { return None{}, nil }},
-	{"random", "SHARE", true, true, "features deleted (%)", func(a string) (Nightmare, error) {
-		d, err := parseFraction(a)
-		return Random{Fraction: d}, err
-	}},
-	{"groups", "SHARE", true, true, severity, func(a string) (Nightmare, error) {
-		d, err := parseFraction(a)
-		return Groups{Fraction: d}, err
-	}},
+	{"random", "SHARE", true, true, "features deleted (%)", share(func(d float64) Nightmare { return Random{Fraction: d} })},
+	{"groups", "SHARE", true, true, severity, share(func(d float64) Nightmare { return Groups{Fraction: d} })},
 	{"worst", "K", true, true, "features deleted, the worst ones", func(a string) (Nightmare, error) {
 		k, err := strconv.Atoi(a)
 		if err != nil || k < 0 {
@@ -182,12 +176,15 @@ func kindOf(text string) kind {
 	return kind{axis: severity}
 }
 
-func parseFraction(a string) (float64, error) {
-	d, err := strconv.ParseFloat(a, 64)
-	if err != nil || !(d >= 0 && d < 1) {
-		return 0, fmt.Errorf("the fraction %q must be a number in [0, 1)", a)
+// share returns a kind's make for nightmares with a fraction.
+func share(of func(float64) Nightmare) func(string) (Nightmare, error) {
+	return func(a string) (Nightmare, error) {
+		d, err := strconv.ParseFloat(a, 64)
+		if err != nil || !(d >= 0 && d < 1) {
+			return nil, fmt.Errorf("the fraction %q must be a number in [0, 1)", a)
+		}
+		return of(d), nil
 	}
-	return d, nil
 }
 
 // Usage returns the syntax that Parse accepts.
