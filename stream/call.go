@@ -12,6 +12,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
 	"github.com/twmb/franz-go/pkg/kbin"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -85,13 +86,16 @@ type groupCall struct {
 
 func (x *groupCall) Group() string { return x.group }
 
-// askGroup sends a request of a fixed version to the coordinator of a group, and waits for the response for a time.
-func askGroup[R kmsg.Response](ctx context.Context, wait time.Duration, k *cluster, group string, request kmsg.Request) (r R, err error) {
-	ctx, cancel := context.WithTimeout(ctx, wait)
-	defer cancel()
+// askGroup sends a request of a fixed version to the coordinator of a group, and waits for the response for a time. code
+// returns the error of a response.
+func askGroup[R kmsg.Response](ctx context.Context, wait time.Duration, k *cluster, group string, request kmsg.Request, code func(R) int16) (r R, err error) {
 	x := &groupCall{call{request: request}, group}
-	if _, err := k.transport.RoundTrip(ctx, k.addr, x); err != nil {
+	if _, err := k.roundTrip(ctx, wait, x); err != nil {
 		return r, err // x may still be written by another goroutine
 	}
-	return x.response.(R), nil
+	r = x.response.(R)
+	if n := code(r); n != 0 {
+		err = kafka.Error(n)
+	}
+	return r, err
 }

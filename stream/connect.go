@@ -431,6 +431,13 @@ func explain(err error, first bool) error {
 	return err
 }
 
+// roundTrip sends a request, and waits for the response for a time.
+func (k *cluster) roundTrip(ctx context.Context, wait time.Duration, request kafka.Request) (kafka.Response, error) {
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	return k.transport.RoundTrip(ctx, k.addr, request)
+}
+
 // partitions returns the partitions of a topic in ascending order. If the topic is missing it retries briefly, because
 // a new topic reaches the brokers one after the other.
 func (k *cluster) partitions(ctx context.Context, topic string) ([]int32, error) {
@@ -539,9 +546,7 @@ func (k *cluster) offsets(ctx context.Context, topic string, partitions []int32,
 					listoffsets.RequestPartition{Partition: p, CurrentLeaderEpoch: -1, Timestamp: at})
 			}
 		}
-		ctx, cancel := context.WithTimeout(ctx, k.timeout)
-		defer cancel()
-		m, err := k.transport.RoundTrip(ctx, k.addr, req)
+		m, err := k.roundTrip(ctx, k.timeout, req)
 		if err != nil {
 			return err
 		}

@@ -370,9 +370,7 @@ func (f *fetcher) fetch(ctx context.Context, buf *fetched) error {
 		x.body = nil // do not keep memory that was allocated for a large batch
 	}
 	x.set(f.topic, f.partition, f.next, f.maxBytes, c.config.MaxWait)
-	ctx, cancel := context.WithTimeout(ctx, c.config.MaxWait+c.config.RequestTimeout)
-	defer cancel()
-	if _, err := c.cluster.transport.RoundTrip(ctx, c.cluster.addr, x); err != nil {
+	if _, err := c.cluster.roundTrip(ctx, c.config.MaxWait+c.config.RequestTimeout, x); err != nil {
 		// The connection may still write into the buffer of the exchange after the context was canceled. Never use that
 		// buffer again.
 		buf.exchange = nil

@@ -166,10 +166,8 @@ func NewProducer(ctx context.Context, config ProducerConfig) (*Producer, error) 
 // coordinator of the transaction "".
 func (p *Producer) identify(ctx context.Context) error {
 	err := p.cluster.retry(ctx, "asking for a producer id", func() error {
-		ctx, cancel := context.WithTimeout(ctx, p.cluster.timeout)
-		defer cancel()
 		x := &call{request: kmsg.NewPtrInitProducerIDRequest()}
-		if _, err := p.cluster.transport.RoundTrip(ctx, p.cluster.addr, x); err != nil {
+		if _, err := p.cluster.roundTrip(ctx, p.cluster.timeout, x); err != nil {
 			return err // x may still be written by another goroutine
 		}
 		r := x.response.(*kmsg.InitProducerIDResponse)
