@@ -411,7 +411,8 @@ func (u *run) do(ctx context.Context, stage *Stage, binEvents int) (outcome, err
 			return o, err
 		}
 	}
-	scorer := newFixed(u.modelOf(), stage.losses())
+	m := u.modelOf()
+	scorer := &fixed{model: m, linear: linearOf(m), losses: model.LossesOf(m, stage.losses()), scores: make([]float64, max(m.About().Outputs, 2))}
 	if _, ok := base(u.nightmare).(Groups); ok {
 		if err := stage.grouped().Check(); err != nil {
 			return o, &RequestError{err}
@@ -480,10 +481,6 @@ type fixed struct {
 	field  []uint16
 	scores []float64
 	left   event.Example // the event with lost features
-}
-
-func newFixed(m model.Model, seed uint64) *fixed {
-	return &fixed{model: m, linear: linearOf(m), losses: model.LossesOf(m, seed), scores: make([]float64, max(m.About().Outputs, 2))}
 }
 
 // linearOf returns m if it is a linear model, otherwise nil.
