@@ -80,9 +80,7 @@ func (d *Svmlight) DecodeFeatures(r *Record, e *event.Example) (label []byte, ok
 				}
 			}
 		}
-		for p < len(data) && blank(data[p]) {
-			p++
-		}
+		p = skipBlanks(data, p)
 		if p >= len(data) || data[p] == '#' {
 			break
 		}
@@ -134,11 +132,9 @@ func (d *Svmlight) DecodeFeatures(r *Record, e *event.Example) (label []byte, ok
 
 // labelText returns the label at the start of a line, and its end.
 func (d *Svmlight) labelText(r *Record, e *event.Example) (label []byte, end int, ok bool) {
-	data, p := r.Value, 0
-	for p < len(data) && blank(data[p]) {
-		p++
-	}
-	start := p
+	data := r.Value
+	start := skipBlanks(data, 0)
+	p := start
 	for p < len(data) && !blank(data[p]) && data[p] != '#' {
 		if data[p] == ':' || data[p] == ',' {
 			return nil, 0, d.refuse(r, e, event.ReasonLabel, "byte %d: %q where the label should be", start+1, data[start:word(data, start)])
@@ -258,6 +254,14 @@ func (d *Svmlight) refuseEntry(r *Record, e *event.Example, p int) bool {
 
 // blank reports whether c separates the words of a line.
 func blank(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
+
+// skipBlanks returns the position of the first byte from p on that is not blank.
+func skipBlanks(data []byte, p int) int {
+	for p < len(data) && blank(data[p]) {
+		p++
+	}
+	return p
+}
 
 // word returns the end of the word of a line of svmlight that starts at p.
 func word(data []byte, p int) int {
