@@ -179,8 +179,6 @@ type OffsetOutOfRangeError struct {
 	Partition  int32
 	Offset     int64 // the requested offset
 	Start, End int64 // the log has the offsets Start <= offset < End
-	// Advice is the user's next step, for the error message. If it is "", the message has the advice for a learner.
-	Advice string
 }
 
 func (e *OffsetOutOfRangeError) Error() string {
@@ -188,8 +186,8 @@ func (e *OffsetOutOfRangeError) Error() string {
 	if e.Offset > e.End {
 		what = "the topic was truncated or created again"
 	}
-	return fmt.Sprintf("%s/%d: offset %d is out of range, the log holds %d to %d: %s; %s", e.Topic, e.Partition, e.Offset, e.Start, e.End, what,
-		cmp.Or(e.Advice, "set kafka.out_of_range to earliest or latest to continue there, or restart with --reset"))
+	return fmt.Sprintf("%s/%d: offset %d is out of range, the log holds %d to %d: %s; set kafka.out_of_range to earliest or latest to continue there, or restart with --reset",
+		e.Topic, e.Partition, e.Offset, e.Start, e.End, what)
 }
 
 // CorruptBatchError reports that a broker repeatedly sends an invalid record batch.

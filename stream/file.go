@@ -26,7 +26,6 @@ import (
 // of its first line, from 0 (in an idx pair, the number of its image). Blank lines, comments and a CSV header are
 // counted but skipped. The methods are for one goroutine.
 type File struct {
-	config  record.Config
 	records *Records
 	scanner *record.Scanner // scanner of the records
 	decoder record.Decoder
@@ -55,7 +54,7 @@ func OpenFileContext(ctx context.Context, path string, c record.Config, s *event
 	if err != nil {
 		return nil, err
 	}
-	f := &File{config: c, records: records, scanner: records.scanner, schema: s}
+	f := &File{records: records, scanner: records.scanner, schema: s}
 	if f.decoder, err = f.scanner.Decoder(s); err != nil {
 		records.Close()
 		return nil, fmt.Errorf("%s: %w", f.scanner.Name, err)
