@@ -25,6 +25,8 @@ type Random struct {
 
 func (r Random) Kill(e *Event) { e.drop(loss.Dropout{Q: r.Fraction}, r.Fraction) }
 
+func (r Random) random() bool { return r.Fraction > 0 }
+
 func (r Random) String() string { return "random:" + number(r.Fraction) }
 
 // drop marks the features of e that a dropout noise with the given rate removes.
@@ -55,6 +57,8 @@ type Groups struct {
 }
 
 func (g Groups) Kill(e *Event) { e.drop(loss.GroupDropout{Groups: g.Fraction}, g.Fraction) }
+
+func (g Groups) random() bool { return g.Fraction > 0 }
 
 func (g Groups) String() string { return "groups:" + number(g.Fraction) }
 
@@ -273,6 +277,8 @@ func (b Block) Kill(e *Event) {
 	height, width := max(0, min(b.Height, across-b.Row)), max(0, min(b.Width, across-b.Column))
 	e.Left = 1 - float64(height*width)/float64(across*across)
 }
+
+func (b Block) random() bool { return b.Size > 0 }
 
 func (b Block) String() string {
 	s := fmt.Sprintf("block:%d,%d,%d,%d", b.Row, b.Column, b.Height, b.Width)

@@ -308,19 +308,8 @@ func columnsOf(examples []event.Example) (columns int) {
 
 // isRandom reports whether the repetitions of a nightmare can differ.
 func isRandom(n Nightmare) bool {
-	switch n := n.(type) {
-	case During:
-		return isRandom(n.Nightmare)
-	case Random:
-		return n.Fraction > 0
-	case Groups:
-		return n.Fraction > 0
-	case Additive:
-		return n.SD > 0
-	case Block:
-		return n.Size > 0
-	}
-	return false
+	r, ok := base(n).(interface{ random() bool })
+	return ok && r.random()
 }
 
 // addTo adds the outcome of one repetition to the Point p.

@@ -4,7 +4,6 @@ package registry
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -90,7 +89,9 @@ func (c Config) options() ([]sr.ClientOpt, error) {
 	if err != nil {
 		return nil, err
 	}
-	options := []sr.ClientOpt{sr.URLs(c.urls()...), sr.UserAgent("blankout"), sr.HTTPClient(newHTTPClient(config))}
+	client := secret.Client(config)
+	client.Transport, client.Timeout = limited{client.Transport}, 10*time.Second
+	options := []sr.ClientOpt{sr.URLs(c.urls()...), sr.UserAgent("blankout"), sr.HTTPClient(client)}
 	if c.Username != "" {
 		password, err := secret.Read(c.PasswordFile, c.PasswordEnv)
 		if err == nil && password == "" {
@@ -117,13 +118,7 @@ const maxAnswer = 2 << 20
 
 var errTooLong = fmt.Errorf("the answer is longer than %d bytes", maxAnswer)
 
-// newHTTPClient returns a client that reads responses of at most maxAnswer bytes.
-func newHTTPClient(config *tls.Config) *http.Client {
-	c := secret.Client(config)
-	c.Transport, c.Timeout = limited{c.Transport}, 10*time.Second
-	return c
-}
-
+// limited reads responses of at most maxAnswer bytes.
 type limited struct{ http.RoundTripper }
 
 func (l limited) RoundTrip(r *http.Request) (*http.Response, error) {
