@@ -161,10 +161,9 @@ type Consumer struct {
 	schema  *event.Schema
 	log     *slog.Logger
 
-	cancel   context.CancelFunc
-	running  sync.WaitGroup
-	watching bool          // looks for new partitions and recreated topics
-	filled   chan *fetched // results of all fetchers, in order of arrival, which is fair
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+	filled  chan *fetched // results of all fetchers, in order of arrival, which is fair
 
 	mu       sync.Mutex
 	fetchers []*fetcher // sorted by topic and partition
@@ -219,7 +218,7 @@ func NewConsumer(ctx context.Context, config ConsumerConfig, decoder record.Deco
 	for _, f := range c.fetchers {
 		c.running.Go(func() { f.run(running) })
 	}
-	if c.watching = !config.UntilEnd; c.watching {
+	if !config.UntilEnd {
 		c.running.Go(func() { c.watch(running) })
 	}
 	return c, nil

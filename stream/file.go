@@ -184,7 +184,6 @@ func (f *File) place(e *event.Example) {
 // the background until there is input.
 func (f *File) Close() error {
 	if f.pipeline != nil {
-		close(f.pipeline.stop)
 		f.pipeline.cancel()
 		f.pipeline.done.Wait()
 	}
