@@ -15,7 +15,7 @@ import (
 	"sync"
 
 	"blankout/internal/failpoint"
-	"blankout/stream/seglog"
+	"blankout/internal/seglog"
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/gofrs/flock"
