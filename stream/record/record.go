@@ -220,7 +220,7 @@ func formatNamed(name string) *format {
 // formats lists the record formats, the default first. To add a format, write a new file in this package and a line
 // here.
 var formats = []format{
-	{"json", []string{".json", ".jsonl", ".ndjson"}, newJSON, framing{finished: closedObject}},
+	{"json", []string{".json", ".jsonl", ".ndjson", ".parquet"}, newJSON, framing{finished: closedObject}},
 	{"svmlight", []string{".svm", ".svmlight", ".libsvm"}, newSvmlight, framing{comment: '#'}},
 	{"vw", []string{".vw"}, newVW, framing{}},
 	{"csv", []string{".csv", ".tsv"}, newCSV, framing{quotes: true}},
@@ -238,13 +238,8 @@ func Formats() (names []string) {
 }
 
 // FileFormats returns the names of the formats for files.
-func FileFormats() (names []string) {
-	for _, f := range formats {
-		if !f.framing.none {
-			names = append(names, f.name)
-		}
-	}
-	return names
+func FileFormats() []string {
+	return slices.DeleteFunc(Formats(), func(name string) bool { return formatNamed(name).framing.none })
 }
 
 // FormatName returns c.Format, or the default format.
@@ -260,9 +255,6 @@ func (c Config) HasSchemas() bool {
 // Parquet file are read as JSON.
 func FormatOf(name string) string {
 	base := strings.TrimSuffix(strings.TrimSuffix(filepath.Base(name), ".gz"), ".zst")
-	if filepath.Ext(base) == ".parquet" {
-		return "json"
-	}
 	for _, f := range formats {
 		if slices.Contains(f.suffixes, filepath.Ext(base)) {
 			return f.name
