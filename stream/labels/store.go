@@ -40,8 +40,7 @@ import (
 type store struct {
 	directory string
 	lock      *flock.Flock
-	locked    fs.FileInfo // identity of the lock file
-	segments  []*segment  // oldest first; there is at least one
+	segments  []*segment // oldest first; there is at least one
 	index     index
 	sum       uint64 // checksum over all entries
 	// expired is the number of the oldest entry that pass has not removed. next is that entry once oldest has read it.
@@ -220,9 +219,6 @@ func openStore(directory string, tick, sum, first uint64) (_ *store, err error) 
 			err = errors.Join(err, s.close())
 		}
 	}()
-	if s.locked, err = os.Lstat(s.lock.Path()); err != nil {
-		return nil, err
-	}
 	if tick == 0 {
 		return s, s.empty()
 	}
@@ -641,8 +637,9 @@ func (s *store) mark() error {
 
 // inPlace returns an error if the lock or a file of a segment no longer has its name. The caller has locked mu.
 func (s *store) inPlace() error {
-	now, err := os.Lstat(s.lock.Path())
-	if err == nil && !os.SameFile(now, s.locked) {
+	held, err := s.lock.Stat()
+	now, gone := os.Lstat(s.lock.Path())
+	if err = cmp.Or(err, gone); err == nil && !os.SameFile(now, held) {
 		err = fmt.Errorf("%s was replaced: another learner may use the directory", s.lock.Path())
 	}
 	for _, g := range s.segments {
