@@ -68,11 +68,10 @@ func (f *File) Block(name string) ([]byte, error) {
 }
 
 const (
-	prefixLen  = len(Magic) + 4 + 4 // magic, version, checksum: the same in every version
-	tagBlock   = 'B'
-	tagEnd     = 'E'
-	closingLen = 1 + 4 + 8 // tag, number of blocks, checksum of everything before it
-	maxName    = 1<<16 - 1
+	prefixLen = len(Magic) + 4 + 4 // magic, version, checksum: the same in every version
+	tagBlock  = 'B'
+	tagEnd    = 'E'
+	maxName   = 1<<16 - 1
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)

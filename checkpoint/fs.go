@@ -9,9 +9,9 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"runtime"
 
 	"blankout/internal/failpoint"
+	"blankout/internal/seglog"
 )
 
 // fileSystem contains the functions of the operating system that a Store uses. Tests implement it with a disk that
@@ -81,18 +81,7 @@ func (osFS) Remove(name string) error {
 }
 
 func (osFS) SyncDir(dir string) error {
-	if err := failpoint.Here("checkpoint.syncdir"); err != nil {
-		return err
-	}
-	if runtime.GOOS == "windows" {
-		return nil // Windows cannot open a directory for this, and NTFS journals renames
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	err = d.Sync()
-	return errors.Join(err, d.Close())
+	return firstError(failpoint.Here("checkpoint.syncdir"), func() error { return seglog.Sync(dir) })
 }
 
 type osFile struct{ *os.File }

@@ -25,6 +25,8 @@ type Random struct {
 
 func (r Random) Kill(e *Event) { e.drop(loss.Dropout{Q: r.Fraction}, r.Fraction) }
 
+func (r Random) random() bool { return r.Fraction > 0 }
+
 func (r Random) String() string { return "random:" + number(r.Fraction) }
 
 // drop marks the features of e that a dropout noise with the given rate removes.
@@ -55,6 +57,8 @@ type Groups struct {
 }
 
 func (g Groups) Kill(e *Event) { e.drop(loss.GroupDropout{Groups: g.Fraction}, g.Fraction) }
+
+func (g Groups) random() bool { return g.Fraction > 0 }
 
 func (g Groups) String() string { return "groups:" + number(g.Fraction) }
 
@@ -89,36 +93,31 @@ func (w Worst) Kill(e *Event) {
 			}
 		}
 	}
-	var victims []holder
-	lowest, found := 0.0, false
+	// options has the margins that a deletion may reduce. worse returns how bad a reduced margin is.
+	var options [][]side
+	worse := func(_ []side, margin float64) float64 { return -margin }
 	if e.Model.Target() != loss.Sign {
-		furthest := -1.0
-		for _, by := range []float64{1, -1} {
-			candidates, left := w.against(part, e.Model.Intercept, []side{{0, by}})
-			if off := math.Abs(e.Target - e.Model.Value(by*left)); off > furthest {
-				victims, furthest = candidates, off
+		options = [][]side{{{0, 1}}, {{0, -1}}}
+		worse = func(s []side, margin float64) float64 { return math.Abs(e.Target - e.Model.Value(s[0].by*margin)) }
+	} else {
+		classes := max(outputs, 2)
+		if e.Model.Pairs {
+			classes = len(e.Model.Schema.Classes)
+		}
+		for rival := range classes {
+			if rival != e.Class {
+				options = append(options, sides(e.Model, e.Class, rival))
 			}
 		}
-		e.die(victims)
-		return
 	}
-	classes := max(outputs, 2)
-	if e.Model.Pairs {
-		classes = len(e.Model.Schema.Classes)
-	}
-	for rival := range classes {
-		if rival == e.Class {
-			continue
-		}
-		candidates, margin := w.against(part, e.Model.Intercept, sides(e.Model, e.Class, rival))
-		if !found || margin < lowest {
-			victims, lowest, found = candidates, margin, true
+	var victims []holder
+	worst := math.Inf(-1)
+	for _, option := range options {
+		candidates, margin := w.against(part, e.Model.Intercept, option)
+		if by := worse(option, margin); by > worst {
+			victims, worst = candidates, by
 		}
 	}
-	e.die(victims)
-}
-
-func (e *Event) die(victims []holder) {
 	for _, v := range victims {
 		e.Dead[v.entry] = true
 	}
@@ -278,6 +277,8 @@ func (b Block) Kill(e *Event) {
 	height, width := max(0, min(b.Height, across-b.Row)), max(0, min(b.Width, across-b.Column))
 	e.Left = 1 - float64(height*width)/float64(across*across)
 }
+
+func (b Block) random() bool { return b.Size > 0 }
 
 func (b Block) String() string {
 	s := fmt.Sprintf("block:%d,%d,%d,%d", b.Row, b.Column, b.Height, b.Width)

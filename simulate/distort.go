@@ -98,6 +98,8 @@ func (a Additive) Distort(e *Event) {
 	}
 }
 
+func (a Additive) random() bool { return a.SD > 0 }
+
 func (a Additive) String() string {
 	if a.Group == "" {
 		return "noise:" + number(a.SD)

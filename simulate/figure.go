@@ -8,7 +8,6 @@ import (
 	"image/color"
 	"io"
 	"math"
-	"path/filepath"
 	"slices"
 
 	"gonum.org/v1/plot"
@@ -87,33 +86,22 @@ var dashes = []vg.Length{vg.Points(5), vg.Points(3)}
 
 // Save draws the Figure to base.png and base.svg. base is a path without an extension.
 func (f *Figure) Save(base string) error {
-	for _, ending := range []string{".png", ".svg"} {
-		if err := f.SaveAs(base + ending); err != nil {
+	w, h := vg.Length(cmp.Or(f.Width, 18))*vg.Centimeter, 11*vg.Centimeter
+	png := vgimg.PngCanvas{Canvas: vgimg.NewWith(vgimg.UseWH(w, h), vgimg.UseDPI(110))}
+	for i, c := range []vg.CanvasWriterTo{png, vgsvg.New(w, h)} {
+		path := base + []string{".png", ".svg"}[i]
+		if err := f.draw(draw.NewCanvas(c, w, h)); err != nil {
+			return fmt.Errorf("figure %s: %w", path, err)
+		}
+		err := writeFile(path, func(w io.Writer) error {
+			_, err := c.WriteTo(w)
+			return err
+		})
+		if err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// SaveAs draws the Figure to a .png or .svg file.
-func (f *Figure) SaveAs(path string) error {
-	w, h := vg.Length(cmp.Or(f.Width, 18))*vg.Centimeter, 11*vg.Centimeter
-	var c vg.CanvasWriterTo
-	switch ending := filepath.Ext(path); ending {
-	case ".png":
-		c = vgimg.PngCanvas{Canvas: vgimg.NewWith(vgimg.UseWH(w, h), vgimg.UseDPI(110))}
-	case ".svg":
-		c = vgsvg.New(w, h)
-	default:
-		return fmt.Errorf("figure %s: want a name that ends in .png or .svg", path)
-	}
-	if err := f.draw(draw.NewCanvas(c, w, h)); err != nil {
-		return fmt.Errorf("figure %s: %w", path, err)
-	}
-	return writeFile(path, func(w io.Writer) error {
-		_, err := c.WriteTo(w)
-		return err
-	})
 }
 
 func (f *Figure) draw(c draw.Canvas) error {
@@ -228,6 +216,7 @@ func (f *Figure) add(p *plot.Plot, legend *plot.Legend, i int) error {
 		stroke.Dashes = dashes
 	}
 	var thumbs []plot.Thumbnailer
+	shift := 0.0
 	switch s.Form {
 	case Line, BareLine:
 		for _, run := range s.runs() {
@@ -266,16 +255,13 @@ func (f *Figure) add(p *plot.Plot, legend *plot.Legend, i int) error {
 			}
 		}
 		width := 0.8 / float64(groups)
-		shift := width * (float64(at) - float64(groups-1)/2)
+		shift = width * (float64(at) - float64(groups-1)/2)
 		b := bars{s, shade, width, shift}
 		p.Add(b)
 		thumbs = append(thumbs, b)
-		if err := s.whiskers(p, shift); err != nil {
-			return err
-		}
 	}
-	if s.Form == Points {
-		if err := s.whiskers(p, 0); err != nil {
+	if s.Form == Points || s.Form == Bars {
+		if err := s.whiskers(p, shift); err != nil {
 			return err
 		}
 	}

@@ -133,46 +133,58 @@ func (d During) String() string {
 
 func number(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
 
-// kind is a kind of nightmare. many reports whether the last argument is a number that may be replaced by a list of
-// numbers.
+// kind is a kind of nightmare.
 type kind struct {
 	name, usage string
-	many        bool
+	many        bool   // the last argument is a number that may be replaced by a list of numbers
+	amount      bool   // without effect if that number is 0
+	axis        string // label of an axis with these numbers
 	make        func(argument string) (Nightmare, error)
 }
 
 // nightmares lists the nightmares. To add a nightmare, add a type and a line here.
 var nightmares = []kind{
-	{"none", "", false, func(string) (Nightmare, error) { return None{}, nil }},
-	{"random", "SHARE", true, func(a string) (Nightmare, error) {
-		d, err := parseFraction(a)
-		return Random{Fraction: d}, err
-	}},
-	{"groups", "SHARE", true, func(a string) (Nightmare, error) {
-		d, err := parseFraction(a)
-		return Groups{Fraction: d}, err
-	}},
-	{"worst", "K", true, func(a string) (Nightmare, error) {
+	{"none", "", false, false, severity, func(string) (Nightmare, error) { return None{}, nil }},
+	{"random", "SHARE", true, true, "features deleted (%)", share(func(d float64) Nightmare { return Random{Fraction: d} })},
+	{"groups", "SHARE", true, true, severity, share(func(d float64) Nightmare { return Groups{Fraction: d} })},
+	{"worst", "K", true, true, "features deleted, the worst ones", func(a string) (Nightmare, error) {
 		k, err := strconv.Atoi(a)
 		if err != nil || k < 0 {
 			return nil, fmt.Errorf("%q is not a number of features", a)
 		}
 		return Worst{K: k}, nil
 	}},
-	{"group", "NAME", false, parseGroup},
-	{"burst", "NAME@FROM-TO", false, parseGroup},
-	{"block", "SIZE or ROW,COLUMN,HEIGHT,WIDTH", false, parseBlock},
-	{"drift", "NAME:A,B", false, parseDrift},
-	{"stuck", "NAME:VALUE", true, parseStuck},
-	{"noise", "SD or NAME:SD", true, parseAdditive},
+	{"group", "NAME", false, false, severity, parseGroup},
+	{"burst", "NAME@FROM-TO", false, false, severity, parseGroup},
+	{"block", "SIZE or ROW,COLUMN,HEIGHT,WIDTH", false, false, "side of the block (pixels)", parseBlock},
+	{"drift", "NAME:A,B", false, false, severity, parseDrift},
+	{"stuck", "NAME:VALUE", true, false, "value at which it is stuck", parseStuck},
+	{"noise", "SD or NAME:SD", true, true, "standard deviation of the noise", parseAdditive},
 }
 
-func parseFraction(a string) (float64, error) {
-	d, err := strconv.ParseFloat(a, 64)
-	if err != nil || !(d >= 0 && d < 1) {
-		return 0, fmt.Errorf("the fraction %q must be a number in [0, 1)", a)
+const severity = "severity"
+
+// kindOf returns the kind of a nightmare or a family by the start of its text. It returns a kind without a name if there
+// is none.
+func kindOf(text string) kind {
+	name, _, _ := strings.Cut(text, ":")
+	for _, k := range nightmares {
+		if k.name == name {
+			return k
+		}
 	}
-	return d, nil
+	return kind{axis: severity}
+}
+
+// share returns a kind's make for nightmares with a fraction.
+func share(of func(float64) Nightmare) func(string) (Nightmare, error) {
+	return func(a string) (Nightmare, error) {
+		d, err := strconv.ParseFloat(a, 64)
+		if err != nil || !(d >= 0 && d < 1) {
+			return nil, fmt.Errorf("the fraction %q must be a number in [0, 1)", a)
+		}
+		return of(d), nil
+	}
 }
 
 // Usage returns the syntax that Parse accepts.
@@ -188,26 +200,24 @@ func Usage() string {
 // not contain the seed, which is in the Stage.
 func Parse(s string) (Nightmare, error) {
 	body, window, windowed := strings.Cut(s, "@")
-	name, argument, _ := strings.Cut(body, ":")
-	for _, n := range nightmares {
-		if n.name != name {
-			continue
-		}
-		nightmare, err := n.make(argument)
-		if err == nil && (argument == "") != (n.usage == "") {
-			err = fmt.Errorf("want %s", strings.TrimSuffix(name+":"+n.usage, ":"))
-		}
-		if err == nil && windowed {
-			nightmare, err = parseDuring(nightmare, window)
-		} else if err == nil && name == "burst" {
-			err = fmt.Errorf("want %s:%s, the events between which the group is dead", name, n.usage)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("nightmare %q: %w", s, err)
-		}
-		return nightmare, nil
+	k := kindOf(body)
+	if k.name == "" {
+		return nil, fmt.Errorf("nightmare %q: want one of %s", s, Usage())
 	}
-	return nil, fmt.Errorf("nightmare %q: want one of %s", s, Usage())
+	_, argument, _ := strings.Cut(body, ":")
+	nightmare, err := k.make(argument)
+	if err == nil && (argument == "") != (k.usage == "") {
+		err = fmt.Errorf("want %s", strings.TrimSuffix(k.name+":"+k.usage, ":"))
+	}
+	if err == nil && windowed {
+		nightmare, err = parseDuring(nightmare, window)
+	} else if err == nil && k.name == "burst" {
+		err = fmt.Errorf("want %s:%s, the events between which the group is dead", k.name, k.usage)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("nightmare %q: %w", s, err)
+	}
+	return nightmare, nil
 }
 
 func parseDuring(n Nightmare, window string) (Nightmare, error) {
@@ -258,30 +268,18 @@ func (f Family) WithNothing() Family {
 	if len(f.Levels) == 0 || slices.ContainsFunc(f.Levels, func(l Level) bool { return l.X == 0 }) {
 		return f
 	}
-	if nothing := nothingOf(f.Levels[0].Nightmare); nothing != nil {
+	body, window, windowed := strings.Cut(f.Levels[0].Nightmare.String(), "@")
+	if !kindOf(body).amount {
+		return f
+	}
+	text := body[:strings.LastIndexByte(body, ':')+1] + "0"
+	if windowed {
+		text += "@" + window
+	}
+	if nothing, err := Parse(text); err == nil {
 		f.Levels = append([]Level{{nothing, 0}}, f.Levels...)
 	}
 	return f
-}
-
-// nothingOf returns a nightmare of the same kind without any effect. It returns nil if the number of the nightmare is
-// not an amount.
-func nothingOf(n Nightmare) Nightmare {
-	switch n := n.(type) {
-	case Random:
-		return Random{}
-	case Groups:
-		return Groups{}
-	case Worst:
-		return Worst{}
-	case Additive:
-		return Additive{Group: n.Group}
-	case During:
-		if n.Nightmare = nothingOf(n.Nightmare); n.Nightmare != nil {
-			return n
-		}
-	}
-	return nil
 }
 
 // ParseFamily parses a Family. The syntax is that of Parse, but a number may be replaced by a range FROM..TO/STEP, or
@@ -318,7 +316,7 @@ func ParseFamily(s string) (Family, error) {
 		texts = []string{s}
 		body, _, _ := strings.Cut(s, "@")
 		x := nan
-		if text := numberPattern.FindString(body); text != "" && takesNumber(body) {
+		if text := numberPattern.FindString(body); text != "" && kindOf(body).many {
 			x, _ = strconv.ParseFloat(text, 64)
 		}
 		levels = []float64{x}
@@ -333,11 +331,6 @@ func ParseFamily(s string) (Family, error) {
 	return f, nil
 }
 
-func takesNumber(s string) bool {
-	name, _, _ := strings.Cut(s, ":")
-	return slices.ContainsFunc(nightmares, func(k kind) bool { return k.name == name && k.many })
-}
-
 // cutList splits the text of a nightmare into the text before a list of numbers at its end, the list, and the window of
 // events after the list.
 func cutList(s string) (head string, list []string, tail string) {
@@ -345,7 +338,7 @@ func cutList(s string) (head string, list []string, tail string) {
 	if windowed {
 		tail = s[len(body):]
 	}
-	if at := strings.LastIndexByte(body, ':') + 1; takesNumber(s) && strings.Contains(body[at:], ",") {
+	if at := strings.LastIndexByte(body, ':') + 1; kindOf(s).many && strings.Contains(body[at:], ",") {
 		return body[:at], strings.Split(body[at:], ","), tail
 	}
 	return s, nil, ""

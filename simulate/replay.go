@@ -308,19 +308,8 @@ func columnsOf(examples []event.Example) (columns int) {
 
 // isRandom reports whether the repetitions of a nightmare can differ.
 func isRandom(n Nightmare) bool {
-	switch n := n.(type) {
-	case During:
-		return isRandom(n.Nightmare)
-	case Random:
-		return n.Fraction > 0
-	case Groups:
-		return n.Fraction > 0
-	case Additive:
-		return n.SD > 0
-	case Block:
-		return n.Size > 0
-	}
-	return false
+	r, ok := base(n).(interface{ random() bool })
+	return ok && r.random()
 }
 
 // addTo adds the outcome of one repetition to the Point p.
@@ -411,7 +400,8 @@ func (u *run) do(ctx context.Context, stage *Stage, binEvents int) (outcome, err
 			return o, err
 		}
 	}
-	scorer := newFixed(u.modelOf(), stage.losses())
+	m := u.modelOf()
+	scorer := &fixed{model: m, linear: linearOf(m), losses: model.LossesOf(m, stage.losses()), scores: make([]float64, max(m.About().Outputs, 2))}
 	if _, ok := base(u.nightmare).(Groups); ok {
 		if err := stage.grouped().Check(); err != nil {
 			return o, &RequestError{err}
@@ -480,10 +470,6 @@ type fixed struct {
 	field  []uint16
 	scores []float64
 	left   event.Example // the event with lost features
-}
-
-func newFixed(m model.Model, seed uint64) *fixed {
-	return &fixed{model: m, linear: linearOf(m), losses: model.LossesOf(m, seed), scores: make([]float64, max(m.About().Outputs, 2))}
 }
 
 // linearOf returns m if it is a linear model, otherwise nil.

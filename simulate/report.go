@@ -107,19 +107,6 @@ func distinct[T comparable](r *Result, of func(*Curve) T) (all []T) {
 	return all
 }
 
-func (r *Result) families() []string {
-	return distinct(r, func(c *Curve) string { return c.Nightmare })
-}
-
-func (r *Result) of(family string) (splines []*Curve) {
-	for i := range r.Curves {
-		if r.Curves[i].Nightmare == family {
-			splines = append(splines, &r.Curves[i])
-		}
-	}
-	return splines
-}
-
 // Named is a Figure with the name of its files, without an extension.
 type Named struct {
 	Name   string
@@ -139,8 +126,13 @@ func (r *Result) Figures() []Named {
 		used[base] = true
 		return base
 	}
-	for _, family := range r.families() {
-		splines := r.of(family)
+	for _, family := range distinct(r, func(c *Curve) string { return c.Nightmare }) {
+		var splines []*Curve
+		for i := range r.Curves {
+			if r.Curves[i].Nightmare == family {
+				splines = append(splines, &r.Curves[i])
+			}
+		}
 		points := splines[0].Points
 		// The legend contains the treatments only if there are several.
 		several := slices.ContainsFunc(splines, func(c *Curve) bool { return c.Treatment != splines[0].Treatment })
@@ -155,7 +147,7 @@ func (r *Result) Figures() []Named {
 			f.Y = "RMSE"
 		}
 		scale := 1.0
-		if f.X = axis(family); strings.HasPrefix(family, "random:") {
+		if f.X = kindOf(family).axis; strings.HasPrefix(family, "random:") {
 			scale = 100
 		}
 		for _, c := range splines {
@@ -203,18 +195,13 @@ func (r *Result) Figures() []Named {
 // style returns a Series with the color and line of the curve c. All curves of a subject have the same color. A curve
 // is dashed if its treatment differs from the treatment of first.
 func (r *Result) style(c, first *Curve, form Form) Series {
-	s := Series{Form: form, Color: 1 + slices.Index(r.subjects(), c.Subject), Dashed: c.Treatment != first.Treatment}
-	if len(r.treatments()) > 2 {
+	subjects := distinct(r, func(c *Curve) string { return c.Subject })
+	s := Series{Form: form, Color: 1 + slices.Index(subjects, c.Subject), Dashed: c.Treatment != first.Treatment}
+	if len(distinct(r, func(c *Curve) Treatment { return c.Treatment })) > 2 {
 		s.Color, s.Dashed = 0, false
 	}
 	return s
 }
-
-func (r *Result) treatments() []Treatment {
-	return distinct(r, func(c *Curve) Treatment { return c.Treatment })
-}
-
-func (r *Result) subjects() []string { return distinct(r, func(c *Curve) string { return c.Subject }) }
 
 func (r *Result) overTime(splines []*Curve, at int, legend func(*Curve) string) *Figure {
 	p := splines[0].Points[at]
@@ -235,24 +222,6 @@ func (r *Result) overTime(splines []*Curve, at int, legend func(*Curve) string) 
 		f.Marks = []Mark{{float64(p.Window[0]), "begins"}, {math.Min(float64(p.Window[1]), float64(r.Events)), "ends"}}
 	}
 	return f
-}
-
-// axis returns the label of the axis for a family's levels.
-func axis(family string) string {
-	name, _, _ := strings.Cut(family, ":")
-	switch name {
-	case "random":
-		return "features deleted (%)"
-	case "worst":
-		return "features deleted, the worst ones"
-	case "noise":
-		return "standard deviation of the noise"
-	case "stuck":
-		return "value at which it is stuck"
-	case "block":
-		return "side of the block (pixels)"
-	}
-	return "severity"
 }
 
 // fileName converts a name to letters, digits and hyphens.

@@ -17,8 +17,7 @@ import (
 type pipeline struct {
 	free, ready chan *block // empty blocks, and decoded blocks in the order of the file
 	work        chan *block // blocks to decode
-	stop        chan struct{}
-	cancel      func() // cancels a read of standard input
+	cancel      func()      // stops reading
 	done        sync.WaitGroup
 	held        *block // block whose Batch the caller of Next uses
 	err         error
@@ -54,7 +53,7 @@ func (f *File) Ahead(threads int, pack func([]event.Example) any) {
 	ctx, cancel := context.WithCancel(context.Background())
 	f.records.readUntil(ctx)
 	n := 2*threads + 3
-	a := &pipeline{free: make(chan *block, n), ready: make(chan *block, n), work: make(chan *block, n), stop: make(chan struct{}), cancel: cancel}
+	a := &pipeline{free: make(chan *block, n), ready: make(chan *block, n), work: make(chan *block, n), cancel: cancel}
 	for range n {
 		a.free <- &block{decoded: make(chan struct{}, 1)}
 	}
@@ -93,7 +92,7 @@ func (f *File) Ahead(threads int, pack func([]event.Example) any) {
 		defer close(a.work)
 		for {
 			select {
-			case <-a.stop:
+			case <-ctx.Done():
 				return
 			case k := <-a.free:
 				fill(k)

@@ -94,7 +94,7 @@ func TestResponsesWithWrongLengths(t *testing.T) {
 	})
 	must.True(t, took <= 8<<20, "fetch: %d MB", took>>20)
 	took = allocates(func() {
-		_, err := exchange(struct {
+		_, err := ask[kmsg.Response](struct {
 			io.Reader
 			io.Writer
 		}{strings.NewReader("\x00\xff\xff\xff and no more"), io.Discard}, kmsg.NewPtrMetadataRequest())

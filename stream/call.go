@@ -12,7 +12,9 @@ import (
 	"io"
 	"time"
 
+	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
+	"github.com/twmb/franz-go/pkg/kbin"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
@@ -32,52 +34,48 @@ func (x *call) RawExchange(rw io.ReadWriter) (_ protocol.Message, err error) {
 	return x, err
 }
 
-// ask writes a request and reads its response.
+// formatter adds the headers of requests.
+var formatter = kmsg.NewRequestFormatter(kmsg.FormatterClientID("blankout"))
+
+// ask writes a request and reads its response. There is only one request at a time, so all requests have the correlation
+// ID 1.
 func ask[R kmsg.Response](rw io.ReadWriter, request kmsg.Request) (none R, err error) {
-	body, err := exchange(rw, request)
-	if err != nil {
+	if _, err := rw.Write(formatter.AppendRequest(nil, request, 1)); err != nil {
+		return none, err
+	}
+	var size [4]byte
+	if _, err := io.ReadFull(rw, size[:]); err != nil {
+		return none, err
+	}
+	n := binary.BigEndian.Uint32(size[:])
+	if n > maxAnswer {
+		return none, fmt.Errorf("a response of %d bytes to request %d", n, request.Key())
+	}
+	var body bytes.Buffer
+	if _, err := io.CopyN(&body, rw, int64(n)); err != nil {
 		return none, err
 	}
 	response := request.ResponseKind()
-	if err := decodeAnswer(response, body); err != nil {
-		return none, fmt.Errorf("a response of %d bytes to request %d: %w", len(body), request.Key(), err)
+	if err := decodeAnswer(response, body.Bytes()); err != nil {
+		return none, fmt.Errorf("a response of %d bytes to request %d: %w", n, request.Key(), err)
 	}
 	return response.(R), nil
 }
 
 // decodeAnswer decodes a response, which begins with the correlation ID.
 func decodeAnswer(response kmsg.Response, body []byte) error {
-	c := cursor{b: body}
-	c.int32()
+	c := kbin.Reader{Src: body}
+	c.Int32()
 	if response.IsFlexible() && protocol.ApiKey(response.Key()) != protocol.ApiVersions {
-		c.tags()
+		for n := c.Uvarint(); n > 0 && c.Ok(); n-- { // tagged fields
+			c.Uvarint()
+			c.Span(int(c.Uvarint()))
+		}
 	}
-	if err := c.err(); err != nil {
-		return err
+	if !c.Ok() {
+		return errResponse
 	}
-	return response.ReadFrom(c.b)
-}
-
-// formatter adds the headers of requests.
-var formatter = kmsg.NewRequestFormatter(kmsg.FormatterClientID("blankout"))
-
-// exchange writes a request and reads the response, without its length. There is only one request at a time, so all
-// requests have the correlation ID 1.
-func exchange(rw io.ReadWriter, request kmsg.Request) ([]byte, error) {
-	if _, err := rw.Write(formatter.AppendRequest(nil, request, 1)); err != nil {
-		return nil, err
-	}
-	var size [4]byte
-	if _, err := io.ReadFull(rw, size[:]); err != nil {
-		return nil, err
-	}
-	n := binary.BigEndian.Uint32(size[:])
-	if n > maxAnswer {
-		return nil, fmt.Errorf("a response of %d bytes to request %d", n, request.Key())
-	}
-	var answer bytes.Buffer
-	_, err := io.CopyN(&answer, rw, int64(n))
-	return answer.Bytes(), err
+	return response.ReadFrom(c.Src)
 }
 
 // groupCall is a call to the coordinator of a consumer group.
@@ -88,13 +86,16 @@ type groupCall struct {
 
 func (x *groupCall) Group() string { return x.group }
 
-// askGroup sends a request of a fixed version to the coordinator of a group, and waits for the response for a time.
-func askGroup[R kmsg.Response](ctx context.Context, wait time.Duration, k *cluster, group string, request kmsg.Request) (r R, err error) {
-	ctx, cancel := context.WithTimeout(ctx, wait)
-	defer cancel()
+// askGroup sends a request of a fixed version to the coordinator of a group, and waits for the response for a time. code
+// returns the error of a response.
+func askGroup[R kmsg.Response](ctx context.Context, wait time.Duration, k *cluster, group string, request kmsg.Request, code func(R) int16) (r R, err error) {
 	x := &groupCall{call{request: request}, group}
-	if _, err := k.transport.RoundTrip(ctx, k.addr, x); err != nil {
+	if _, err := k.roundTrip(ctx, wait, x); err != nil {
 		return r, err // x may still be written by another goroutine
 	}
-	return x.response.(R), nil
+	r = x.response.(R)
+	if n := code(r); n != 0 {
+		err = kafka.Error(n)
+	}
+	return r, err
 }

@@ -138,8 +138,7 @@ func (c *TLSConfig) Load() (*tls.Config, error) {
 	}
 	t, err := secret.TLS(c.CAFile, c.CertFile, c.KeyFile)
 	if err != nil {
-		var key *event.KeyError
-		errors.As(err, &key)
+		key, _ := errors.AsType[*event.KeyError](err)
 		return nil, event.KeyErrorf("tls."+key.Key, "tls: %w", key.Err)
 	}
 	t.ServerName = c.ServerName
@@ -190,12 +189,11 @@ type cluster struct {
 	client    *kafka.Client
 	timeout   time.Duration
 	log       *slog.Logger
+	open      context.Context // ends with close
 	stop      context.CancelFunc
 
-	mu     sync.Mutex
-	conns  map[net.Conn]struct{}
-	epoch  int // number of times that idle connections were dropped
-	closed bool
+	mu    sync.Mutex
+	epoch int // number of times that idle connections were dropped
 
 	reached atomic.Bool // a broker has responded
 }
@@ -213,15 +211,13 @@ func connect(ctx context.Context, c ConnectConfig, topics []string, log *slog.Lo
 	if err != nil {
 		return nil, err
 	}
-	background, stop := context.WithCancel(context.Background())
 	k := &cluster{
 		addr:    kafka.TCP(c.Brokers...),
 		names:   strings.Join(c.Brokers, ","),
 		timeout: c.RequestTimeout,
 		log:     cmp.Or(log, slog.New(slog.DiscardHandler)),
-		stop:    stop,
-		conns:   map[net.Conn]struct{}{},
 	}
+	k.open, k.stop = context.WithCancel(context.Background())
 	k.transport = &kafka.Transport{
 		Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
 			return k.dial(ctx, network, address, tlsConfig)
@@ -231,7 +227,7 @@ func connect(ctx context.Context, c ConnectConfig, topics []string, log *slog.Lo
 		SASL:           mechanism,
 		MetadataTopics: topics,
 		MetadataTTL:    c.MetadataInterval,
-		Context:        background,
+		Context:        k.open,
 	}
 	k.client = &kafka.Client{Addr: k.addr, Timeout: c.RequestTimeout, Transport: k.transport}
 
@@ -272,16 +268,14 @@ func speaksHTTP(address string) bool {
 	return err == nil && err2 == nil && string(head[:]) == "HTTP/"
 }
 
-// trackedConn is a connection that its cluster can close.
+// trackedConn is a connection that its cluster closes.
 type trackedConn struct {
 	net.Conn
-	k *cluster
+	untrack func() bool
 }
 
 func (c trackedConn) Close() error {
-	c.k.mu.Lock()
-	delete(c.k.conns, c.Conn)
-	c.k.mu.Unlock()
+	c.untrack()
 	return c.Conn.Close()
 }
 
@@ -291,14 +285,7 @@ func (k *cluster) dial(ctx context.Context, network, address string, tlsConfig *
 	if err != nil {
 		return nil, err
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.closed {
-		conn.Close()
-		return nil, net.ErrClosed
-	}
-	k.conns[conn] = struct{}{}
-	var tracked net.Conn = trackedConn{conn, k}
+	var tracked net.Conn = trackedConn{conn, context.AfterFunc(k.open, func() { conn.Close() })}
 	if tlsConfig != nil {
 		if tlsConfig.ServerName == "" {
 			tlsConfig = tlsConfig.Clone()
@@ -313,12 +300,6 @@ func (k *cluster) dial(ctx context.Context, network, address string, tlsConfig *
 func (k *cluster) close() {
 	k.stop()
 	k.transport.CloseIdleConnections()
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.closed = true
-	for conn := range k.conns {
-		conn.Close()
-	}
 }
 
 // now returns the current epoch. Pass it to forget after a failed call.
@@ -358,17 +339,18 @@ func (k *cluster) cause(ctx context.Context, err error) error {
 
 // permanent reports whether retrying cannot fix an error.
 func permanent(err error) bool {
-	var code kafka.Error
-	if errors.As(err, &code) {
+	if code, ok := errors.AsType[kafka.Error](err); ok {
 		return !code.Temporary() && code != kafka.BrokerNotAvailable && code != kafka.ReplicaNotAvailable && code != kafka.Unknown
 	}
-	var authority x509.UnknownAuthorityError
-	var hostname x509.HostnameError
-	var invalid x509.CertificateInvalidError
-	var record tls.RecordHeaderError
-	var alert *net.OpError // an error that the peer reports through crypto/tls
-	return errors.As(err, &authority) || errors.As(err, &hostname) || errors.As(err, &invalid) ||
-		errors.As(err, &record) || errors.As(err, &alert) && alert.Op == "remote error"
+	alert, ok := errors.AsType[*net.OpError](err) // an error that the peer reports through crypto/tls
+	return ok && alert.Op == "remote error" || is[x509.UnknownAuthorityError](err) || is[x509.HostnameError](err) ||
+		is[x509.CertificateInvalidError](err) || is[tls.RecordHeaderError](err)
+}
+
+// is reports whether an error is or wraps an error of type T.
+func is[T error](err error) bool {
+	_, ok := errors.AsType[T](err)
+	return ok
 }
 
 const (
@@ -385,10 +367,8 @@ func backoff(ctx context.Context, attempt int) bool {
 
 // Sleep waits for a time. If ctx ends first, it returns the error of ctx.
 func Sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(d):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -433,14 +413,12 @@ func explain(err error, first bool) error {
 	if inner := errors.Unwrap(err); inner != nil && strings.HasPrefix(err.Error(), "kafka.(*Client).") {
 		err = inner
 	}
-	var authority x509.UnknownAuthorityError
-	var record tls.RecordHeaderError
 	switch {
 	case errors.Is(err, kafka.SASLAuthenticationFailed):
 		return fmt.Errorf("%w: check sasl.username and the password", err)
-	case errors.As(err, &authority):
+	case is[x509.UnknownAuthorityError](err):
 		return fmt.Errorf("%w: set tls.ca_file to the authority that signed the brokers' certificates", err)
-	case errors.As(err, &record):
+	case is[tls.RecordHeaderError](err):
 		return fmt.Errorf("%w: the broker does not speak TLS on this port", err)
 	case !first:
 	case errors.Is(err, syscall.ECONNREFUSED):
@@ -451,6 +429,13 @@ func explain(err error, first bool) error {
 		return fmt.Errorf("%w: the broker closed the connection: check whether the port needs TLS or SASL, and the user and password", err)
 	}
 	return err
+}
+
+// roundTrip sends a request, and waits for the response for a time.
+func (k *cluster) roundTrip(ctx context.Context, wait time.Duration, request kafka.Request) (kafka.Response, error) {
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	return k.transport.RoundTrip(ctx, k.addr, request)
 }
 
 // partitions returns the partitions of a topic in ascending order. If the topic is missing it retries briefly, because
@@ -464,14 +449,11 @@ func (k *cluster) partitions(ctx context.Context, topic string) ([]int32, error)
 			if err != nil {
 				return err
 			}
-			for _, t := range m.Topics {
-				if t.Name != topic {
-					continue
+			if i := slices.IndexFunc(m.Topics, func(t kafka.Topic) bool { return t.Name == topic }); i >= 0 {
+				if err := m.Topics[i].Error; err != nil && !errors.Is(err, kafka.UnknownTopicOrPartition) {
+					return err
 				}
-				if t.Error != nil && !errors.Is(t.Error, kafka.UnknownTopicOrPartition) {
-					return t.Error
-				}
-				for _, p := range t.Partitions {
+				for _, p := range m.Topics[i].Partitions {
 					found = append(found, int32(p.ID))
 				}
 			}
@@ -531,8 +513,7 @@ func (k *cluster) createTopic(ctx context.Context, topic string, partitions int,
 // ensureTopic returns the partitions of a topic, and creates it first, with the settings, if allowed.
 func (k *cluster) ensureTopic(ctx context.Context, topic string, create bool, partitions int, settings ...string) ([]int32, error) {
 	found, err := k.partitions(ctx, topic)
-	var missing *TopicMissingError
-	if !errors.As(err, &missing) || !create {
+	if !is[*TopicMissingError](err) || !create {
 		return found, err
 	}
 	if err := k.createTopic(ctx, topic, partitions, settings); err != nil {
@@ -540,6 +521,14 @@ func (k *cluster) ensureTopic(ctx context.Context, topic string, create bool, pa
 	}
 	k.log.Info("created topic", "topic", topic, "partitions", partitions)
 	return k.partitions(ctx, topic)
+}
+
+// bounds returns the start and the end of each partition.
+func (k *cluster) bounds(ctx context.Context, topic string, partitions []int32) (starts, ends map[int32]int64, err error) {
+	if starts, err = k.offsets(ctx, topic, partitions, kafka.FirstOffset, false); err == nil {
+		ends, err = k.offsets(ctx, topic, partitions, kafka.LastOffset, false)
+	}
+	return starts, ends, err
 }
 
 // offsets returns the offset at a time of each partition. at is in ms, or kafka.FirstOffset or kafka.LastOffset. The
@@ -557,9 +546,7 @@ func (k *cluster) offsets(ctx context.Context, topic string, partitions []int32,
 					listoffsets.RequestPartition{Partition: p, CurrentLeaderEpoch: -1, Timestamp: at})
 			}
 		}
-		ctx, cancel := context.WithTimeout(ctx, k.timeout)
-		defer cancel()
-		m, err := k.transport.RoundTrip(ctx, k.addr, req)
+		m, err := k.roundTrip(ctx, k.timeout, req)
 		if err != nil {
 			return err
 		}

@@ -22,6 +22,7 @@ import (
 	"blankout/stream/record"
 
 	"github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // benchRecord is an event of 200 bytes.
@@ -43,14 +44,14 @@ func readBenchmark(t testing.TB, values [][]byte, keys bool, codec int16, decode
 	for at := 0; at < len(values); {
 		var w batchWriter
 		first := at
-		for ; at < len(values) && len(w.records) < 100_000; at++ {
+		for ; at < len(values) && len(w.Records) < 100_000; at++ {
 			var key []byte
 			if keys {
 				key = fmt.Appendf(nil, "key%d", at)
 			}
-			w.add(key, values[at], int64(at), nil)
+			w.add(w.NumRecords, Message{Key: key, Value: values[at], Time: int64(at)})
 		}
-		response = must.Get(w.appendTo(response, batchOrigin{base: int64(first), attributes: codec, producer: -1}))(t)
+		response = must.Get(w.appendTo(response, kmsg.RecordBatch{FirstOffset: int64(first), Attributes: codec, ProducerID: -1}))(t)
 	}
 	config := DefaultConsumerConfig()
 	c := &Consumer{config: config, schema: s, decoding: decoding{decoder: decoder, most: config.BatchRecords, unpack: unpacker{limit: maxUnpacked}}}
@@ -353,7 +354,7 @@ func countRaw(ctx context.Context, address string, events int) (int, error) {
 			} else if err != nil {
 				return n, err
 			}
-			records := recordReader{rest: batch.records, left: batch.count}
+			records := recordReader{rest: batch.Records, left: batch.NumRecords}
 			var record rawRecord
 			for {
 				ok, err := records.next(&record)

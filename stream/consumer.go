@@ -83,7 +83,7 @@ func (c *ConsumerConfig) Check() error {
 	if err := c.ConnectConfig.check(); err != nil {
 		return err
 	}
-	if _, err := c.startTime(); err != nil {
+	if _, _, err := c.startAt(); err != nil {
 		return err
 	}
 	switch {
@@ -118,40 +118,31 @@ func (c *ConsumerConfig) wanted(topic string) (partitions []int32, some bool) {
 	return partitions, true
 }
 
-// startOffset returns the number in a Start of the form "offset:".
-func (c *ConsumerConfig) startOffset() (n int64, ok bool) {
-	text, ok := strings.CutPrefix(c.Start, "offset:")
-	if !ok {
-		return 0, false
-	}
-	n, err := strconv.ParseInt(text, 10, 64)
-	return n, err == nil && n >= 0
-}
-
 // allTopics returns the sorted topics, including the topics of unlabeled events.
 func (c *ConsumerConfig) allTopics() []string {
 	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(c.Topics, c.UnlabeledTopics))))
 }
 
-// startTime returns Start as a ListOffsets timestamp. If Start is an offset, it returns the timestamp for earliest.
-func (c *ConsumerConfig) startTime() (int64, error) {
-	if _, ok := c.startOffset(); ok {
-		return kafka.FirstOffset, nil
-	}
+// startAt returns Start as a ListOffsets timestamp, and as an offset. offset is -1 unless Start is one.
+func (c *ConsumerConfig) startAt() (at, offset int64, err error) {
 	switch c.Start {
 	case "earliest":
-		return kafka.FirstOffset, nil
+		return kafka.FirstOffset, -1, nil
 	case "latest":
-		return kafka.LastOffset, nil
+		return kafka.LastOffset, -1, nil
 	}
 	if text, ok := strings.CutPrefix(c.Start, "timestamp:"); ok {
 		t, err := time.Parse(time.RFC3339, text)
 		if err != nil {
-			return 0, event.KeyErrorf("start", "start %q: %w", c.Start, err)
+			return 0, -1, event.KeyErrorf("start", "start %q: %w", c.Start, err)
 		}
-		return t.UnixMilli(), nil
+		return t.UnixMilli(), -1, nil
 	}
-	return 0, event.KeyErrorf("start", "start %q, want earliest, latest, timestamp:2006-01-02T15:04:05Z or offset:N", c.Start)
+	text, ok := strings.CutPrefix(c.Start, "offset:")
+	if offset, err = strconv.ParseInt(text, 10, 64); !ok || err != nil || offset < 0 {
+		return 0, -1, event.KeyErrorf("start", "start %q, want earliest, latest, timestamp:2006-01-02T15:04:05Z or offset:N", c.Start)
+	}
+	return kafka.FirstOffset, offset, nil
 }
 
 // Consumer is a Source of events from Kafka topics. It runs one goroutine for each partition, and another goroutine
@@ -170,10 +161,9 @@ type Consumer struct {
 	schema  *event.Schema
 	log     *slog.Logger
 
-	cancel   context.CancelFunc
-	running  sync.WaitGroup
-	watching bool          // looks for new partitions and recreated topics
-	filled   chan *fetched // results of all fetchers, in order of arrival, which is fair
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+	filled  chan *fetched // results of all fetchers, in order of arrival, which is fair
 
 	mu       sync.Mutex
 	fetchers []*fetcher // sorted by topic and partition
@@ -228,7 +218,7 @@ func NewConsumer(ctx context.Context, config ConsumerConfig, decoder record.Deco
 	for _, f := range c.fetchers {
 		c.running.Go(func() { f.run(running) })
 	}
-	if c.watching = !config.UntilEnd; c.watching {
+	if !config.UntilEnd {
 		c.running.Go(func() { c.watch(running) })
 	}
 	return c, nil
@@ -251,11 +241,7 @@ func (c *Consumer) start(ctx context.Context, topic string, from event.Offsets) 
 			return nil, nil
 		}
 	}
-	starts, err := k.offsets(ctx, topic, partitions, kafka.FirstOffset, false)
-	if err != nil {
-		return nil, err
-	}
-	ends, err := k.offsets(ctx, topic, partitions, kafka.LastOffset, false)
+	starts, ends, err := k.bounds(ctx, topic, partitions)
 	if err != nil {
 		return nil, err
 	}
@@ -270,8 +256,7 @@ func (c *Consumer) start(ctx context.Context, topic string, from event.Offsets) 
 		return nil, err
 	}
 	c.ids[topic] = id
-	at, _ := c.config.startTime()
-	first, isOffset := c.config.startOffset()
+	at, first, _ := c.config.startAt()
 	var times map[int32]int64
 	if at >= 0 {
 		if times, err = k.offsets(ctx, topic, partitions, at, false); err != nil {
@@ -300,7 +285,7 @@ func (c *Consumer) start(ctx context.Context, topic string, from event.Offsets) 
 				return nil, err
 			}
 		case begun:
-		case isOffset:
+		case first >= 0:
 			if next, err = c.inRange(topic, p, first, starts[p], ends[p]); err != nil {
 				return nil, err
 			}
@@ -409,12 +394,11 @@ func (c *Consumer) find(topic string, partition int32) (int, bool) {
 // watch starts reading partitions that are added to the topics. If the ID of a topic changes, the fetchers of the topic
 // check whether it was recreated. watch requests the ends of the partitions while Next is not called.
 func (c *Consumer) watch(ctx context.Context) {
-	tick := time.NewTicker(c.config.MetadataInterval)
-	defer tick.Stop()
+	tick := time.Tick(c.config.MetadataInterval)
 	known, records := maps.Clone(c.ids), uint64(0)
 	for {
 		select {
-		case <-tick.C:
+		case <-tick:
 		case <-ctx.Done():
 			return
 		}
@@ -613,14 +597,11 @@ func (c *Consumer) Commit(ctx context.Context, group string, offsets event.Offse
 	// The first commit makes a new cluster create the offsets topic and elect its coordinator, so retry.
 	for attempt := 1; ; attempt++ {
 		err := c.commit(ctx, group, topics)
-		if !isAny(err, kafka.NotCoordinatorForGroup, kafka.GroupCoordinatorNotAvailable, kafka.GroupLoadInProgress) || !backoff(ctx, attempt) {
+		code, _ := errors.AsType[kafka.Error](err)
+		if !slices.Contains([]kafka.Error{kafka.NotCoordinatorForGroup, kafka.GroupCoordinatorNotAvailable, kafka.GroupLoadInProgress}, code) || !backoff(ctx, attempt) {
 			return err
 		}
 	}
-}
-
-func isAny(err error, codes ...kafka.Error) bool {
-	return slices.ContainsFunc(codes, func(code kafka.Error) bool { return errors.Is(err, code) })
 }
 
 func (c *Consumer) commit(ctx context.Context, group string, topics map[string][]kafka.OffsetCommit) error {

@@ -126,10 +126,7 @@ func (d *DeadLetters) add(ctx context.Context, l *Letter) error {
 		l.Key, l.TruncatedKey = l.Key[:maxLetterBytes], n
 	}
 	if d.producer != nil {
-		if err := d.producer.Write(ctx, l.message()); err != nil {
-			return fmt.Errorf("dead letters: %w", err)
-		}
-		return nil
+		return letterError(d.producer.Write(ctx, l.message()))
 	}
 	if len(d.pending) > 1<<20 {
 		if err := d.write(); err != nil {
@@ -137,17 +134,24 @@ func (d *DeadLetters) add(ctx context.Context, l *Letter) error {
 		}
 	}
 	line, err := json.Marshal(l)
-	if err != nil {
-		return fmt.Errorf("dead letters: %w", err)
+	if err == nil {
+		d.pending = append(append(d.pending, line...), '\n')
 	}
-	d.pending = append(append(d.pending, line...), '\n')
-	return nil
+	return letterError(err)
+}
+
+// letterError adds the operation to an error.
+func letterError(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("dead letters: %w", err)
 }
 
 // message returns the letter as a message for a topic.
 func (l *Letter) message() Message {
 	m := Message{Key: fmt.Appendf(nil, "%s/%d/%d", l.Topic, l.Partition, l.Offset), Value: l.Value}
-	header := func(key string, value []byte) { m.Headers = append(m.Headers, Header{key, value}) }
+	header := func(key string, value []byte) { m.Headers = append(m.Headers, Header{Key: key, Value: value}) }
 	header("reason", []byte(l.Reason))
 	header("detail", []byte(l.Detail))
 	header("topic", []byte(l.Topic))
@@ -181,7 +185,7 @@ func shrinkLetter(m *Message) bool {
 	was := len(*cut)
 	*cut = (*cut)[:was/2]
 	if !slices.ContainsFunc(m.Headers, func(h Header) bool { return h.Key == name }) {
-		m.Headers = append(m.Headers, Header{name, strconv.AppendInt(nil, int64(was), 10)})
+		m.Headers = append(m.Headers, Header{Key: name, Value: strconv.AppendInt(nil, int64(was), 10)})
 	}
 	return true
 }
@@ -191,19 +195,13 @@ func (d *DeadLetters) write() error {
 	n, err := d.file.Write(d.pending)
 	d.dirty = d.dirty || n > 0
 	d.pending = append(d.pending[:0], d.pending[n:]...)
-	if err != nil {
-		return fmt.Errorf("dead letters: %w", err)
-	}
-	return nil
+	return letterError(err)
 }
 
 // Flush returns nil once all added records are stored: acknowledged by the brokers, or synced to disk.
 func (d *DeadLetters) Flush(ctx context.Context) error {
 	if d.producer != nil {
-		if err := d.producer.Flush(ctx); err != nil {
-			return fmt.Errorf("dead letters: %w", err)
-		}
-		return nil
+		return letterError(d.producer.Flush(ctx))
 	}
 	if len(d.pending) > 0 {
 		if err := d.write(); err != nil {
@@ -212,14 +210,14 @@ func (d *DeadLetters) Flush(ctx context.Context) error {
 	}
 	for d.dirty {
 		if err := d.file.Sync(); err != nil {
-			return fmt.Errorf("dead letters: %w", err)
+			return letterError(err)
 		}
 		there, err := d.inPlace()
 		if err == nil && !there {
 			err = d.again()
 		}
 		if err != nil {
-			return fmt.Errorf("dead letters: %w", err)
+			return letterError(err)
 		}
 		d.dirty = !there
 	}
@@ -234,14 +232,13 @@ func (d *DeadLetters) inPlace() (bool, error) {
 		return false, err
 	}
 	now, err := os.Stat(d.name)
-	switch {
-	case errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(info, now):
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(info, now) {
 		return false, nil
-	case err != nil:
-		return false, err
 	}
-	d.safe = info.Size()
-	return true, nil
+	if err == nil {
+		d.safe = info.Size()
+	}
+	return err == nil, err
 }
 
 // again recreates the file and its directory, and writes the lines that no Flush has stored yet. If it fails, it may be

@@ -285,7 +285,7 @@ func TestLetters(t *testing.T) {
 			if i == 4 { // add a foreign record before the last letter
 				must.Do(t, d.Flush(t.Context()))
 				if d.producer != nil {
-					err = d.producer.Write(t.Context(), Message{Value: []byte("{}"), Headers: []Header{{"reason", []byte("syntax")}}})
+					err = d.producer.Write(t.Context(), Message{Value: []byte("{}"), Headers: []Header{{Key: "reason", Value: []byte("syntax")}}})
 				} else {
 					_, err = d.file.WriteString("{}\n\n")
 				}
@@ -330,9 +330,9 @@ func TestLetters(t *testing.T) {
 // TestParseHeaders checks that headers with a wrong number or length are an error, and allocate no memory.
 func TestParseHeaders(t *testing.T) {
 	var w batchWriter
-	want := []Header{{"a", []byte("b")}, {"", nil}, {"long", bytes.Repeat([]byte("x"), 300)}}
-	w.add([]byte("k"), []byte("v"), 5, want)
-	r := recordReader{rest: w.records, left: 1}
+	want := []Header{{Key: "a", Value: []byte("b")}, {}, {Key: "long", Value: bytes.Repeat([]byte("x"), 300)}}
+	w.add(0, Message{[]byte("k"), []byte("v"), 5, want})
+	r := recordReader{rest: w.Records, left: 1}
 	var rec rawRecord
 	ok, err := r.next(&rec)
 	must.Require(t, ok && err == nil, "%v %v", ok, err)

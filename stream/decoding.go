@@ -34,13 +34,13 @@ func (d *decoding) read(ctx context.Context, b *event.Batch, cur *fetched) (next
 	for ; d.index < len(cur.batches); d.index++ {
 		batch := &cur.batches[d.index]
 		if !d.open {
-			records, err := d.unpack.unpack(batch.codec(), batch.records)
+			records, err := d.unpack.unpack(batch.codec(), batch.Records)
 			if err != nil {
-				d.refuse(b, cur, batch, max(batch.base, cur.first), err)
+				d.refuse(b, cur, batch, max(batch.FirstOffset, cur.first), err)
 				continue
 			}
-			d.reader = recordReader{rest: records, left: batch.count}
-			d.last, d.open = batch.base-1, true
+			d.reader = recordReader{rest: records, left: batch.NumRecords}
+			d.last, d.open = batch.FirstOffset-1, true
 		}
 		var raw rawRecord
 		for {
@@ -52,9 +52,9 @@ func (d *decoding) read(ctx context.Context, b *event.Batch, cur *fetched) (next
 			if !ok && err == nil {
 				break
 			}
-			offset := batch.base + int64(raw.offsetDelta)
+			offset := batch.FirstOffset + int64(raw.offsetDelta)
 			if err == nil && (offset <= d.last || offset >= batch.next) {
-				err = fmt.Errorf("record at offset %d in a batch [%d, %d) after offset %d", offset, batch.base, batch.next, d.last)
+				err = fmt.Errorf("record at offset %d in a batch [%d, %d) after offset %d", offset, batch.FirstOffset, batch.next, d.last)
 			}
 			if err != nil {
 				d.refuse(b, cur, batch, max(d.last+1, cur.first), err)
@@ -67,9 +67,9 @@ func (d *decoding) read(ctx context.Context, b *event.Batch, cur *fetched) (next
 			if offset >= cur.next { // beyond the requested end
 				break
 			}
-			r := record.Record{Key: raw.key, Value: raw.value, Offset: offset, Time: batch.firstTime + raw.timeDelta, Unlabeled: cur.from.unlabeled, Headers: raw.headers}
-			if batch.attributes&flagLogAppendTime != 0 {
-				r.Time = batch.maxTime
+			r := record.Record{Key: raw.key, Value: raw.value, Offset: offset, Time: batch.FirstTimestamp + raw.timeDelta, Unlabeled: cur.from.unlabeled, Headers: raw.headers}
+			if batch.Attributes&flagLogAppendTime != 0 {
+				r.Time = batch.MaxTimestamp
 			}
 			e, err := d.decode(ctx, b, r)
 			if err != nil {
@@ -122,7 +122,7 @@ func (d *decoding) refuse(b *event.Batch, cur *fetched, batch *recordBatch, offs
 	}
 	if offset >= batch.next || offset >= cur.next {
 		d.log.Error("the end of a record batch cannot be read", "topic", cur.from.topic, "partition", cur.from.partition,
-			"base", batch.base, "next", batch.next, "err", cause)
+			"base", batch.FirstOffset, "next", batch.next, "err", cause)
 		return
 	}
 	reason := event.ReasonDecompression
@@ -130,10 +130,10 @@ func (d *decoding) refuse(b *event.Batch, cur *fetched, batch *recordBatch, offs
 		reason = event.ReasonOversize
 	}
 	e := b.Extend()
-	value := slices.Clone(batch.records)
-	*e = event.Example{Label: event.Unlabeled, Offset: offset, Time: batch.maxTime, Fingerprint: record.Fingerprint(offset, nil, value), Refused: &event.Refusal{
+	value := slices.Clone(batch.Records)
+	*e = event.Example{Label: event.Unlabeled, Offset: offset, Time: batch.MaxTimestamp, Fingerprint: record.Fingerprint(offset, nil, value), Refused: &event.Refusal{
 		Reason: reason,
-		Detail: fmt.Sprintf(packedBatch+" [%d, %d) of %d records, codec %d, from offset %d on: %v", batch.base, batch.next, batch.count, batch.codec(), offset, cause),
+		Detail: fmt.Sprintf(packedBatch+" [%d, %d) of %d records, codec %d, from offset %d on: %v", batch.FirstOffset, batch.next, batch.NumRecords, batch.codec(), offset, cause),
 		Value:  value,
 	}}
 }

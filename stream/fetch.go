@@ -20,6 +20,7 @@ import (
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
 	"github.com/segmentio/kafka-go/protocol/fetch"
+	"github.com/twmb/franz-go/pkg/kbin"
 )
 
 // maxResponse is the largest fetch response. A broker sends at least one whole batch of any size, so maxResponse is
@@ -113,106 +114,43 @@ var errResponse = errors.New("fetch response that ends too early")
 
 // parse parses the response in x.body, which must contain a single partition.
 func (x *fetchExchange) parse(r *fetchResponse) error {
-	c := cursor{b: x.body}
-	c.int32() // correlation ID
-	c.int32() // throttle time
+	c := kbin.Reader{Src: x.body} // a length beyond the end makes it fail, and allocates nothing
+	c.Int32()                     // correlation ID
+	c.Int32()                     // throttle time
 	if x.version >= 7 {
-		r.code = kafka.Error(c.int16())
-		c.int32() // session ID
-		if r.code != 0 {
-			return c.err()
+		r.code = kafka.Error(c.Int16())
+		c.Int32() // session ID
+		if r.code != 0 && c.Ok() {
+			return nil
 		}
 	}
-	if topics := c.int32(); topics != 1 && !c.failed {
+	if topics := c.Int32(); topics != 1 && c.Ok() {
 		return fmt.Errorf("fetch response about %d topics, asked for one", topics)
 	}
-	topic := string(c.take(int(c.int16())))
-	if partitions := c.int32(); partitions != 1 && !c.failed {
+	topic := c.String()
+	if partitions := c.Int32(); partitions != 1 && c.Ok() {
 		return fmt.Errorf("fetch response about %d partitions, asked for one", partitions)
 	}
-	partition := c.int32()
-	r.code = kafka.Error(c.int16())
-	r.highWater = c.int64()
-	c.int64() // last stable offset
+	partition := c.Int32()
+	r.code = kafka.Error(c.Int16())
+	r.highWater = c.Int64()
+	c.Int64() // last stable offset
 	if x.version >= 5 {
-		c.int64() // log start offset
+		c.Int64() // log start offset
 	}
 	r.aborted = r.aborted[:0]
-	for n := c.int32(); n > 0 && !c.failed; n-- {
-		r.aborted = append(r.aborted, abortedTransaction{c.int64(), c.int64()})
+	for n := c.Int32(); n > 0 && c.Ok(); n-- {
+		r.aborted = append(r.aborted, abortedTransaction{c.Int64(), c.Int64()})
 	}
 	if x.version >= 11 {
-		c.int32() // preferred replica
+		c.Int32() // preferred replica
 	}
-	r.records = c.take(max(int(c.int32()), 0))
-	if err := c.err(); err != nil {
-		return err
+	r.records = c.Span(max(int(c.Int32()), 0))
+	if !c.Ok() {
+		return errResponse
 	}
 	if want := x.request.Topics[0]; topic != want.Topic || partition != want.Partitions[0].Partition {
 		return fmt.Errorf("fetch response about %s/%d, asked for %s/%d", topic, partition, want.Topic, want.Partitions[0].Partition)
-	}
-	return nil
-}
-
-// cursor reads big-endian values. Beyond the end it returns zeros and sets failed.
-type cursor struct {
-	b      []byte
-	failed bool
-}
-
-func (c *cursor) take(n int) []byte {
-	if n < 0 || n > len(c.b) {
-		c.failed, c.b = true, nil
-		return nil
-	}
-	b := c.b[:n:n]
-	c.b = c.b[n:]
-	return b
-}
-
-func (c *cursor) int16() int16 {
-	if b := c.take(2); b != nil {
-		return int16(binary.BigEndian.Uint16(b))
-	}
-	return 0
-}
-
-func (c *cursor) int32() int32 {
-	if b := c.take(4); b != nil {
-		return int32(binary.BigEndian.Uint32(b))
-	}
-	return 0
-}
-
-func (c *cursor) int64() int64 {
-	if b := c.take(8); b != nil {
-		return int64(binary.BigEndian.Uint64(b))
-	}
-	return 0
-}
-
-// uvarint reads an unsigned varint.
-func (c *cursor) uvarint() uint64 {
-	x, n := binary.Uvarint(c.b)
-	if n <= 0 {
-		c.failed, c.b = true, nil
-		return 0
-	}
-	c.b = c.b[n:]
-	return x
-}
-
-// tags skips tagged fields.
-func (c *cursor) tags() {
-	for n := c.uvarint(); n > 0 && !c.failed; n-- {
-		c.uvarint()
-		c.take(int(min(c.uvarint(), maxResponse)))
-	}
-}
-
-func (c *cursor) err() error {
-	if c.failed {
-		return errResponse
 	}
 	return nil
 }
@@ -241,8 +179,6 @@ type OffsetOutOfRangeError struct {
 	Partition  int32
 	Offset     int64 // the requested offset
 	Start, End int64 // the log has the offsets Start <= offset < End
-	// Advice is the user's next step, for the error message. If it is "", the message has the advice for a learner.
-	Advice string
 }
 
 func (e *OffsetOutOfRangeError) Error() string {
@@ -250,8 +186,8 @@ func (e *OffsetOutOfRangeError) Error() string {
 	if e.Offset > e.End {
 		what = "the topic was truncated or created again"
 	}
-	return fmt.Sprintf("%s/%d: offset %d is out of range, the log holds %d to %d: %s; %s", e.Topic, e.Partition, e.Offset, e.Start, e.End, what,
-		cmp.Or(e.Advice, "set kafka.out_of_range to earliest or latest to continue there, or restart with --reset"))
+	return fmt.Sprintf("%s/%d: offset %d is out of range, the log holds %d to %d: %s; set kafka.out_of_range to earliest or latest to continue there, or restart with --reset",
+		e.Topic, e.Partition, e.Offset, e.Start, e.End, what)
 }
 
 // CorruptBatchError reports that a broker repeatedly sends an invalid record batch.
@@ -309,7 +245,7 @@ func (f *fetcher) run(ctx context.Context) {
 		if first {
 			buf.topicID, buf.next, buf.wanted, buf.highWater, buf.reset = f.topicID, f.next, f.wanted, f.highWater.Load(), f.moved
 		} else {
-			f.fill(ctx, buf)
+			buf.err = f.fill(ctx, buf)
 		}
 		final := buf.last || buf.err != nil
 		select {
@@ -324,13 +260,13 @@ func (f *fetcher) run(ctx context.Context) {
 }
 
 // fill fetches until buf has a result to pass on.
-func (f *fetcher) fill(ctx context.Context, buf *fetched) {
-	buf.topicID, buf.batches, buf.wanted, buf.reset, buf.last, buf.err = f.topicID, buf.batches[:0], f.wanted, false, false, nil
+func (f *fetcher) fill(ctx context.Context, buf *fetched) error {
+	buf.topicID, buf.batches, buf.wanted, buf.reset, buf.last = f.topicID, buf.batches[:0], f.wanted, false, false
 	corrupt := 0
 	for attempt := 1; ; {
 		if f.end >= 0 && f.next >= f.end {
 			buf.next, buf.highWater, buf.last = f.next, f.highWater.Load(), true
-			return
+			return nil
 		}
 		epoch := f.consumer.cluster.now()
 		err := f.fetch(ctx, buf)
@@ -338,19 +274,16 @@ func (f *fetcher) fill(ctx context.Context, buf *fetched) {
 			err = f.sameTopic(ctx)
 		}
 		var code kafka.Error
-		var anew *TopicRecreatedError
 		var damaged *CorruptBatchError
 		switch {
 		case ctx.Err() != nil:
-			buf.err = ctx.Err()
-			return
+			return ctx.Err()
 		case err == nil:
 			var moved bool
 			if moved, err = f.scan(buf); err != nil {
 				errors.As(err, &damaged)
 				if corrupt++; corrupt >= corruptTries {
-					buf.err = err
-					return
+					return err
 				}
 				break
 			}
@@ -360,40 +293,36 @@ func (f *fetcher) fill(ctx context.Context, buf *fetched) {
 			attempt, corrupt = 1, 0
 			f.failing.Store(nil)
 			if moved {
-				return
+				return nil
 			}
 			continue // no records arrived within MaxWait
 		case errors.Is(err, kafka.OffsetOutOfRange) && f.next < f.wanted:
 			f.next = f.wanted // only records for deduplication are no longer in the log
 			continue
-		case errors.Is(err, kafka.OffsetOutOfRange), errors.As(err, &anew):
+		case errors.Is(err, kafka.OffsetOutOfRange), is[*TopicRecreatedError](err):
 			moved, err := f.outOfRange(ctx)
 			if err != nil {
-				buf.err = err
-				return
+				return err
 			}
 			if moved {
 				f.wanted = f.next
 				buf.topicID, buf.next, buf.wanted, buf.highWater, buf.reset = f.topicID, f.next, f.wanted, f.highWater.Load(), true
 				f.failing.Store(nil)
-				return
+				return nil
 			}
 			f.consumer.retried("offset-out-of-range")
 			if !backoff(ctx, attempt) { // the start of the log changed during the request
-				buf.err = ctx.Err()
-				return
+				return ctx.Err()
 			}
 			attempt++
 			continue
 		}
 		cause := f.consumer.cluster.cause(ctx, err)
 		if ctx.Err() != nil {
-			buf.err = ctx.Err()
-			return
+			return ctx.Err()
 		}
 		if damaged == nil && permanent(cause) {
-			buf.err = fmt.Errorf("fetching %s/%d at offset %d: %w", f.topic, f.partition, f.next, explain(cause, false))
-			return
+			return fmt.Errorf("fetching %s/%d at offset %d: %w", f.topic, f.partition, f.next, explain(cause, false))
 		}
 		label := "connection"
 		var network net.Error
@@ -401,7 +330,7 @@ func (f *fetcher) fill(ctx context.Context, buf *fetched) {
 		case damaged != nil:
 			label = "corrupt-batch"
 		case errors.As(cause, &code):
-			label = retryLabel(code)
+			label = cmp.Or(retryLabels[code], "broker-error")
 		case errors.As(cause, &network) && network.Timeout():
 			label = "timeout"
 		}
@@ -413,24 +342,19 @@ func (f *fetcher) fill(ctx context.Context, buf *fetched) {
 		}
 		f.consumer.cluster.forget(epoch)
 		if !backoff(ctx, attempt) {
-			buf.err = ctx.Err()
-			return
+			return ctx.Err()
 		}
 		attempt++
 	}
 }
 
-// retryLabel returns the cause under which a broker error is counted as a retry.
-func retryLabel(code kafka.Error) string {
-	switch code {
-	case kafka.UnknownTopicOrPartition:
-		return "unknown-partition"
-	case kafka.LeaderNotAvailable:
-		return "no-leader"
-	case kafka.NotLeaderForPartition, kafka.FencedLeaderEpoch, kafka.UnknownLeaderEpoch:
-		return "not-leader"
-	}
-	return "broker-error"
+// retryLabels has the causes under which broker errors are counted as retries. Other errors are broker-error.
+var retryLabels = map[kafka.Error]string{
+	kafka.UnknownTopicOrPartition: "unknown-partition",
+	kafka.LeaderNotAvailable:      "no-leader",
+	kafka.NotLeaderForPartition:   "not-leader",
+	kafka.FencedLeaderEpoch:       "not-leader",
+	kafka.UnknownLeaderEpoch:      "not-leader",
 }
 
 // fetch sends one request and parses the response into buf.
@@ -444,9 +368,7 @@ func (f *fetcher) fetch(ctx context.Context, buf *fetched) error {
 		x.body = nil // do not keep memory that was allocated for a large batch
 	}
 	x.set(f.topic, f.partition, f.next, f.maxBytes, c.config.MaxWait)
-	ctx, cancel := context.WithTimeout(ctx, c.config.MaxWait+c.config.RequestTimeout)
-	defer cancel()
-	if _, err := c.cluster.transport.RoundTrip(ctx, c.cluster.addr, x); err != nil {
+	if _, err := c.cluster.roundTrip(ctx, c.config.MaxWait+c.config.RequestTimeout, x); err != nil {
 		// The connection may still write into the buffer of the exchange after the context was canceled. Never use that
 		// buffer again.
 		buf.exchange = nil
@@ -476,14 +398,17 @@ func (f *fetcher) scan(buf *fetched) (moved bool, err error) {
 		var err error
 		batch, rest, err = parseBatch(rest)
 		if err == errPartialBatch {
-			if next == f.next && !f.grow() {
-				return false, f.corrupt(fmt.Errorf("record batch of more than %d bytes", f.maxBytes))
+			if next == f.next { // not even one batch fits
+				if f.maxBytes >= maxResponse/2 {
+					return false, f.corrupt(fmt.Errorf("record batch of more than %d bytes", f.maxBytes))
+				}
+				f.maxBytes *= 2
 			}
 			partial = true
 			break // cut off by the broker; the next fetch has the rest
 		}
-		if err == nil && batch.base < next && batch.next > next && next != f.next {
-			err = fmt.Errorf("record batch [%d, %d) begins before the end of the one before it, %d", batch.base, batch.next, next)
+		if err == nil && batch.FirstOffset < next && batch.next > next && next != f.next {
+			err = fmt.Errorf("record batch [%d, %d) begins before the end of the one before it, %d", batch.FirstOffset, batch.next, next)
 		}
 		if err != nil {
 			if len(buf.batches) > 0 || next > f.next {
@@ -494,12 +419,12 @@ func (f *fetcher) scan(buf *fetched) (moved bool, err error) {
 		if batch.next <= next {
 			continue // completely before the requested offset
 		}
-		if f.end >= 0 && batch.base >= f.end {
+		if f.end >= 0 && batch.FirstOffset >= f.end {
 			next = f.end // a gap extends to the end
 			break
 		}
 		next = batch.next
-		if batch.producer >= 0 {
+		if batch.ProducerID >= 0 {
 			for len(aborted) > 0 && aborted[0].first < batch.next {
 				aborting = append(aborting, aborted[0].producer)
 				aborted = aborted[1:]
@@ -507,11 +432,11 @@ func (f *fetcher) scan(buf *fetched) (moved bool, err error) {
 		}
 		if batch.control() {
 			if batch.aborts() {
-				aborting = slices.DeleteFunc(aborting, func(id int64) bool { return id == batch.producer })
+				aborting = slices.DeleteFunc(aborting, func(id int64) bool { return id == batch.ProducerID })
 			}
 			continue
 		}
-		if batch.transactional() && slices.Contains(aborting, batch.producer) || batch.count == 0 {
+		if batch.transactional() && slices.Contains(aborting, batch.ProducerID) || batch.NumRecords == 0 {
 			continue
 		}
 		buf.batches = append(buf.batches, batch)
@@ -528,15 +453,6 @@ func (f *fetcher) scan(buf *fetched) (moved bool, err error) {
 	f.next, buf.next = next, next
 	buf.last = f.end >= 0 && next >= f.end
 	return moved, nil
-}
-
-// grow increases the requested size if not even one batch fits. It returns false if the size cannot be increased.
-func (f *fetcher) grow() bool {
-	if f.maxBytes >= maxResponse/2 {
-		return false
-	}
-	f.maxBytes *= 2
-	return true
 }
 
 func (f *fetcher) corrupt(err error) error {
@@ -565,12 +481,7 @@ func (f *fetcher) sameID(is string) error {
 // returns false if the offset is now in the log.
 func (f *fetcher) outOfRange(ctx context.Context) (moved bool, err error) {
 	c := f.consumer
-	one := []int32{f.partition}
-	starts, err := c.cluster.offsets(ctx, f.topic, one, kafka.FirstOffset, false)
-	if err != nil {
-		return false, err
-	}
-	ends, err := c.cluster.offsets(ctx, f.topic, one, kafka.LastOffset, false)
+	starts, ends, err := c.cluster.bounds(ctx, f.topic, []int32{f.partition})
 	if err != nil {
 		return false, err
 	}

@@ -26,7 +26,6 @@ import (
 // of its first line, from 0 (in an idx pair, the number of its image). Blank lines, comments and a CSV header are
 // counted but skipped. The methods are for one goroutine.
 type File struct {
-	config  record.Config
 	records *Records
 	scanner *record.Scanner // scanner of the records
 	decoder record.Decoder
@@ -55,18 +54,12 @@ func OpenFileContext(ctx context.Context, path string, c record.Config, s *event
 	if err != nil {
 		return nil, err
 	}
-	f := &File{config: c, records: records, scanner: records.scanner, schema: s}
+	f := &File{records: records, scanner: records.scanner, schema: s}
 	if f.decoder, err = f.scanner.Decoder(s); err != nil {
 		records.Close()
 		return nil, fmt.Errorf("%s: %w", f.scanner.Name, err)
 	}
 	return f, nil
-}
-
-// Skip moves to the record at the given offset, or to the next record after it. It must be called before Next.
-func (f *File) Skip(offset int64) error {
-	_, _, err := f.scanner.Skip(0, offset)
-	return err
 }
 
 // ReplacedError reports that a file does not begin with the records that were learned from the file with that name.
@@ -191,7 +184,6 @@ func (f *File) place(e *event.Example) {
 // the background until there is input.
 func (f *File) Close() error {
 	if f.pipeline != nil {
-		close(f.pipeline.stop)
 		f.pipeline.cancel()
 		f.pipeline.done.Wait()
 	}
@@ -204,7 +196,7 @@ type Records struct {
 	path    string
 	scanner *record.Scanner
 	read    atomic.Int64
-	ctx     atomic.Pointer[context.Context] // context of the next read of a file
+	ctx     atomic.Pointer[context.Context] // context of the next read
 	size    int64
 	file    io.Closer
 	pump    *pump // reader of standard input
@@ -235,7 +227,7 @@ func openRecords(ctx context.Context, path string, c record.Config) (*Records, e
 	}
 	in := io.Reader(file)
 	if path == "-" {
-		r.pump = &pump{ctx: ctx, in: file, ask: make(chan struct{}), got: make(chan error, 1)}
+		r.pump = &pump{of: r, in: file, ask: make(chan struct{}), got: make(chan error, 1)}
 		go r.pump.run()
 		in = r.pump
 	}
@@ -247,13 +239,7 @@ func openRecords(ctx context.Context, path string, c record.Config) (*Records, e
 }
 
 // readUntil makes all further reads end with ctx.
-func (r *Records) readUntil(ctx context.Context) {
-	if r.pump != nil {
-		r.pump.ctx = ctx
-		return
-	}
-	r.ctx.Store(&ctx)
-}
+func (r *Records) readUntil(ctx context.Context) { r.ctx.Store(&ctx) }
 
 // SourceName returns the name of a file as a source of events: its cleaned path, or stdin for standard input. Invalid
 // UTF-8 is written as \xff, because names are stored in checkpoints and metrics.
@@ -266,14 +252,12 @@ func SourceName(path string) string {
 		return path
 	}
 	var name strings.Builder
-	for len(path) > 0 {
-		r, size := utf8.DecodeRuneInString(path)
-		if r == utf8.RuneError && size == 1 {
-			fmt.Fprintf(&name, `\x%02x`, path[0])
+	for i, r := range path {
+		if r == utf8.RuneError && !strings.HasPrefix(path[i:], "\ufffd") {
+			fmt.Fprintf(&name, `\x%02x`, path[i])
 		} else {
-			name.WriteString(path[:size])
+			name.WriteRune(r)
 		}
-		path = path[size:]
 	}
 	return name.String()
 }
@@ -400,7 +384,7 @@ func (f *File) Holds(path string) bool { return SourceName(f.records.path) == So
 
 // Unnamed returns the numbers, from 1, of the CSV columns without a name in the header. These columns are not features.
 func (f *File) Unnamed() (numbers []int) {
-	for i, name := range f.scanner.Columns() {
+	for i, name := range f.Record().Columns {
 		if name == "" {
 			numbers = append(numbers, i+1)
 		}
@@ -461,7 +445,7 @@ func (c *counterAt) ReadAt(b []byte, at int64) (int, error) {
 // pump reads in a goroutine, so that waiting for input can end with the context. Close ends the goroutine once no read
 // is running.
 type pump struct {
-	ctx   context.Context // context of the next Read
+	of    *Records // has the context of the next Read
 	in    io.Reader
 	ask   chan struct{}
 	got   chan error
@@ -486,9 +470,10 @@ func (p *pump) Read(b []byte) (int, error) {
 			p.ask <- struct{}{}
 			p.asked = true
 		}
+		ctx := *p.of.ctx.Load()
 		select {
-		case <-p.ctx.Done():
-			return 0, p.ctx.Err()
+		case <-ctx.Done():
+			return 0, ctx.Err()
 		case err := <-p.got:
 			p.asked = false
 			if p.rest = p.bytes[:p.n]; err != nil && p.n == 0 {

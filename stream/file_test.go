@@ -49,7 +49,7 @@ func readAll(path string, c record.Config, threads int, from int64) (lines []str
 		return nil, 0, err
 	}
 	defer f.Close()
-	if err := f.Skip(from); err != nil {
+	if _, _, err := f.scanner.Skip(0, from); err != nil {
 		return nil, 0, err
 	}
 	if threads > 0 {

@@ -318,18 +318,6 @@ func TestCreateTopics(t *testing.T) {
 	must.True(t, err == nil && len(records) == 50 && len(c.Stats().Partitions) == 3, "%d records, %v, %+v", len(records), err, c.Stats())
 }
 
-func TestEmbeddedKeepsData(t *testing.T) {
-	dir := t.TempDir()
-	for round := range 3 {
-		b := must.Get(StartEmbedded(EmbeddedConfig{Topics: map[string]int32{"t": 2}, DataDir: dir}))(t)
-		produce(t, b, "t", nil, numbered(10)...)
-		c := consume(t, b, "t", nil, nil)
-		must.Equal(t, len(c.all()), 10*(round+1), "round", round, "records")
-		c.Close()
-		b.Close()
-	}
-}
-
 func TestTwoTopics(t *testing.T) {
 	b := startBroker(t, map[string]int32{"a": 1, "b": 2})
 	produce(t, b, "a", nil, numbered(5)...)

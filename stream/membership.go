@@ -187,7 +187,7 @@ func (m *Membership) Next(ctx context.Context) (*Generation, error) {
 			return nil, fmt.Errorf("%s: %w", doing, explainGroup(err))
 		case errors.Is(err, kafka.MemberIDRequired):
 			continue // join again with the received member ID
-		case errors.As(err, new(*ShardsError)):
+		case is[*ShardsError](err):
 			return nil, fmt.Errorf("%s: %w", doing, err)
 		case errors.Is(err, kafka.RebalanceInProgress), errors.Is(err, kafka.IllegalGeneration): // another member joined at the same time
 		case errors.Is(err, kafka.UnknownMemberId):
@@ -235,15 +235,12 @@ func (m *Membership) join(ctx context.Context) (*Generation, error) {
 	protocol.Name, protocol.Metadata = groupProtocol, m.subscription()
 	request.Protocols = []kmsg.JoinGroupRequestProtocol{protocol}
 	wait := c.RebalanceTimeout + c.RequestTimeout // the response waits for the other members
-	joined, err := askGroup[*kmsg.JoinGroupResponse](ctx, wait, m.cluster, c.Group, request)
-	if err != nil {
-		return nil, err
-	}
-	if joined.MemberID != "" {
+	joined, err := askGroup(ctx, wait, m.cluster, c.Group, request, func(r *kmsg.JoinGroupResponse) int16 { return r.ErrorCode })
+	if joined != nil && joined.MemberID != "" {
 		m.id = joined.MemberID
 	}
-	if joined.ErrorCode != 0 {
-		return nil, kafka.Error(joined.ErrorCode)
+	if err != nil {
+		return nil, err
 	}
 
 	beat := time.Now()
@@ -255,12 +252,10 @@ func (m *Membership) join(ctx context.Context) (*Generation, error) {
 			return nil, err
 		}
 	}
-	synced, err := askGroup[*kmsg.SyncGroupResponse](ctx, wait, m.cluster, c.Group, ready) // waits for the assigning member
+	// The response waits for the assigning member.
+	synced, err := askGroup(ctx, wait, m.cluster, c.Group, ready, func(r *kmsg.SyncGroupResponse) int16 { return r.ErrorCode })
 	if err != nil {
 		return nil, err
-	}
-	if synced.ErrorCode != 0 {
-		return nil, kafka.Error(synced.ErrorCode)
 	}
 	g := &Generation{ID: joined.Generation, Member: m.id}
 	if err := g.read(synced.MemberAssignment, c); err != nil {
@@ -460,10 +455,7 @@ func (m *Membership) keepAlive(ctx context.Context, g *Generation, member string
 		request := kmsg.NewPtrHeartbeatRequest()
 		request.Version, request.Group, request.MemberID, request.InstanceID, request.Generation = 3, c.Group, member, m.instance(), g.ID
 		epoch, sent := m.cluster.now(), time.Now()
-		r, err := askGroup[*kmsg.HeartbeatResponse](ctx, interval, m.cluster, c.Group, request)
-		if err == nil && r.ErrorCode != 0 {
-			err = kafka.Error(r.ErrorCode)
-		}
+		_, err := askGroup(ctx, interval, m.cluster, c.Group, request, func(r *kmsg.HeartbeatResponse) int16 { return r.ErrorCode })
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -537,10 +529,7 @@ func (m *Membership) Leave(ctx context.Context) error {
 	defer cancel()
 	for {
 		epoch := m.cluster.now()
-		r, err := askGroup[*kmsg.LeaveGroupResponse](ctx, m.config.RequestTimeout, m.cluster, m.config.Group, request)
-		if err == nil && r.ErrorCode != 0 {
-			err = kafka.Error(r.ErrorCode)
-		}
+		_, err := askGroup(ctx, m.config.RequestTimeout, m.cluster, m.config.Group, request, func(r *kmsg.LeaveGroupResponse) int16 { return r.ErrorCode })
 		switch {
 		case err == nil, errors.Is(err, kafka.UnknownMemberId): // the coordinator has processed the request
 			return nil
@@ -548,9 +537,6 @@ func (m *Membership) Leave(ctx context.Context) error {
 			return fmt.Errorf("leaving group %s: %w; other members wait until its session ends", m.config.Group, err)
 		}
 		m.cluster.forget(epoch)
-		select {
-		case <-time.After(m.config.SessionTimeout / 32):
-		case <-ctx.Done():
-		}
+		_ = Sleep(ctx, m.config.SessionTimeout/32)
 	}
 }

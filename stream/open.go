@@ -128,8 +128,7 @@ func (in Input) Watch(ctx context.Context, found func([]Partition)) {
 		return
 	}
 	c.CreateTopics = false
-	tick := time.NewTicker(c.MetadataInterval)
-	defer tick.Stop()
+	tick := time.Tick(c.MetadataInterval)
 	var k *cluster
 	defer func() {
 		if k != nil {
@@ -138,7 +137,7 @@ func (in Input) Watch(ctx context.Context, found func([]Partition)) {
 	}()
 	for {
 		select {
-		case <-tick.C:
+		case <-tick:
 		case <-ctx.Done():
 			return
 		}

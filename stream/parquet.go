@@ -356,14 +356,14 @@ func appendScalar(to []byte, t parquet.Type, v parquet.Value) []byte {
 	case *format.DecimalType:
 		return appendDecimal(to, v, int(l.Scale))
 	case *format.TimestampType:
-		perMilli := int64(1)
+		ms := v.Int64()
 		switch l.Unit.Value.(type) {
 		case *format.MicroSeconds:
-			perMilli = 1000
+			ms = time.UnixMicro(ms).UnixMilli()
 		case *format.NanoSeconds:
-			perMilli = 1e6
+			ms = time.Unix(0, ms).UnixMilli()
 		}
-		return appendTime(to, floor(v.Int64(), perMilli), l.IsAdjustedToUTC)
+		return appendTime(to, ms, l.IsAdjustedToUTC)
 	case *format.DateType:
 		return appendTime(to, int64(v.Int32())*24*60*60*1000, false)
 	case *format.StringType, *format.EnumType, *format.JsonType:
@@ -492,19 +492,6 @@ func appendDecimal(to []byte, v parquet.Value, scale int) []byte {
 
 // int96Milliseconds converts a timestamp of old writers: nanoseconds of the day and the Julian day.
 func int96Milliseconds(t deprecated.Int96) int64 {
-	var b [12]byte
-	for i, word := range t {
-		binary.LittleEndian.PutUint32(b[4*i:], word)
-	}
 	const epoch, day = 2440588, 24 * 60 * 60 * 1000
-	return (int64(t[2])-epoch)*day + floor(int64(binary.LittleEndian.Uint64(b[:8])), 1e6)
-}
-
-// floor returns the quotient of x and y > 0, rounded down.
-func floor(x, y int64) int64 {
-	q := x / y
-	if x%y < 0 {
-		q--
-	}
-	return q
+	return (int64(t[2])-epoch)*day + time.Unix(0, int64(t[1])<<32|int64(t[0])).UnixMilli()
 }

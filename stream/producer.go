@@ -18,7 +18,7 @@ import (
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/compress"
 	"github.com/segmentio/kafka-go/protocol"
-	"github.com/segmentio/kafka-go/protocol/initproducerid"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // ProducerConfig configures where and how records are written.
@@ -97,10 +97,7 @@ type Message struct {
 }
 
 // Header is a named value of a record.
-type Header struct {
-	Key   string
-	Value []byte
-}
+type Header = kmsg.Header
 
 // Producer writes records to a topic in batches, acknowledged by all in-sync replicas. A Producer is idempotent: if a
 // response is lost and a batch is sent again, brokers drop the second copy. So an acknowledged record is in the log
@@ -112,7 +109,8 @@ type Producer struct {
 	codec      int16
 	id         int64
 	epoch      int16
-	numbers    []int // partition numbers
+	numbers    []int32 // partition numbers
+	indices    []int   // indices of numbers
 	partitions []outgoing
 	keyless    int // current partition for records without a key
 	most       int // batch_bytes, or less if the topic does not accept that size
@@ -157,37 +155,22 @@ func NewProducer(ctx context.Context, config ProducerConfig) (*Producer, error) 
 		k.close()
 		return nil, err
 	}
-	for _, partition := range partitions {
-		p.numbers = append(p.numbers, int(partition))
+	for i := range partitions {
+		p.indices = append(p.indices, i)
 	}
-	p.partitions = make([]outgoing, len(partitions))
+	p.numbers, p.partitions = partitions, make([]outgoing, len(partitions))
 	return p, nil
 }
 
-// identifyExchange requests a producer ID without a transaction. kafka-go's own call cannot do this, because it looks
-// for the coordinator of the transaction "".
-type identifyExchange struct{ version int16 }
-
-func (x *identifyExchange) ApiKey() protocol.ApiKey { return protocol.InitProducerId }
-
-func (x *identifyExchange) Required(versions map[protocol.ApiKey]int16) bool {
-	x.version = min(versions[protocol.InitProducerId], 1)
-	return true
-}
-
-func (x *identifyExchange) RawExchange(rw io.ReadWriter) (protocol.Message, error) {
-	return protocol.RoundTrip(rw, x.version, 1, "blankout", &initproducerid.Request{})
-}
-
+// identify requests a producer ID without a transaction. kafka-go's own call cannot do this, because it looks for the
+// coordinator of the transaction "".
 func (p *Producer) identify(ctx context.Context) error {
 	err := p.cluster.retry(ctx, "asking for a producer id", func() error {
-		ctx, cancel := context.WithTimeout(ctx, p.cluster.timeout)
-		defer cancel()
-		m, err := p.cluster.transport.RoundTrip(ctx, p.cluster.addr, new(identifyExchange))
-		if err != nil {
-			return err
+		x := &call{request: kmsg.NewPtrInitProducerIDRequest()}
+		if _, err := p.cluster.roundTrip(ctx, p.cluster.timeout, x); err != nil {
+			return err // x may still be written by another goroutine
 		}
-		r := m.(*initproducerid.Response)
+		r := x.response.(*kmsg.InitProducerIDResponse)
 		if r.ErrorCode != 0 {
 			return kafka.Error(r.ErrorCode)
 		}
@@ -207,15 +190,14 @@ func (p *Producer) identify(ctx context.Context) error {
 func (p *Producer) Write(ctx context.Context, m Message) error {
 	i := p.keyless
 	if m.Key != nil {
-		i = kafka.Murmur2Balancer{Consistent: true}.Balance(kafka.Message{Key: m.Key}, p.numbers...)
-		i = slices.Index(p.numbers, i)
+		i = kafka.Murmur2Balancer{Consistent: true}.Balance(kafka.Message{Key: m.Key}, p.indices...)
 	}
 	return p.write(ctx, i, m)
 }
 
 // WriteTo adds a record to a partition.
 func (p *Producer) WriteTo(ctx context.Context, partition int32, m Message) error {
-	i := slices.Index(p.numbers, int(partition))
+	i := slices.Index(p.numbers, partition)
 	if i < 0 {
 		return fmt.Errorf("topic %s has no partition %d", p.config.Topic, partition)
 	}
@@ -224,7 +206,7 @@ func (p *Producer) WriteTo(ctx context.Context, partition int32, m Message) erro
 
 func (p *Producer) write(ctx context.Context, i int, m Message) error {
 	out := &p.partitions[i]
-	if out.packed != nil || out.batch.count > 0 && len(out.batch.records)+m.size() > p.most {
+	if out.packed != nil || out.batch.NumRecords > 0 && len(out.batch.Records)+m.size() > p.most {
 		if err := p.send(ctx, i); err != nil {
 			return err
 		}
@@ -233,7 +215,7 @@ func (p *Producer) write(ctx context.Context, i int, m Message) error {
 		return err
 	}
 	now := time.Now()
-	if out.batch.count == 0 {
+	if out.batch.NumRecords == 0 {
 		out.since = now
 	}
 	if m.Time == 0 {
@@ -254,7 +236,7 @@ func (m *Message) size() int {
 }
 
 func (out *outgoing) add(m Message) {
-	out.batch.add(m.Key, m.Value, m.Time, m.Headers)
+	out.batch.add(out.batch.NumRecords, m)
 	out.bytes += uint64(len(m.Key) + len(m.Value))
 }
 
@@ -264,7 +246,7 @@ func (out *outgoing) refill(most int) {
 	out.batch.reset()
 	out.packed, out.bytes = nil, 0
 	n := 0
-	for n < len(out.rest) && (n == 0 || len(out.batch.records)+out.rest[n].size() <= most) {
+	for n < len(out.rest) && (n == 0 || len(out.batch.Records)+out.rest[n].size() <= most) {
 		out.add(out.rest[n])
 		n++
 	}
@@ -286,7 +268,7 @@ func (p *Producer) pace(ctx context.Context) error {
 	}
 	for i := range p.partitions {
 		out := &p.partitions[i]
-		if out.batch.count > 0 && due.Sub(out.since) > p.config.Linger {
+		if out.batch.NumRecords > 0 && due.Sub(out.since) > p.config.Linger {
 			if err := p.send(ctx, i); err != nil {
 				return err
 			}
@@ -296,30 +278,25 @@ func (p *Producer) pace(ctx context.Context) error {
 }
 
 // Partitions returns the numbers of the topic's partitions.
-func (p *Producer) Partitions() (out []int32) {
-	for _, n := range p.numbers {
-		out = append(out, int32(n))
-	}
-	return out
-}
+func (p *Producer) Partitions() []int32 { return slices.Clone(p.numbers) }
 
 // AppendAll writes records to a partition immediately, after the waiting records. It returns the offset of the first
 // record, or -1 if the brokers do not report it. If AppendAll returns an error, some records may still have been
 // written, or may be written later.
 func (p *Producer) AppendAll(ctx context.Context, partition int32, messages []Message) (offset int64, err error) {
-	i := slices.Index(p.numbers, int(partition))
+	i := slices.Index(p.numbers, partition)
 	if i < 0 {
 		return -1, fmt.Errorf("topic %s has no partition %d", p.config.Topic, partition)
 	}
 	out := &p.partitions[i]
-	if out.batch.count > 0 {
+	if out.batch.NumRecords > 0 {
 		if err := p.send(ctx, i); err != nil {
 			return -1, err
 		}
 	}
 	offset = -1
 	for sent := false; len(messages) > 0; sent = true {
-		for n := 0; len(messages) > 0 && (n == 0 || len(out.batch.records)+messages[0].size() <= p.most); n++ {
+		for n := 0; len(messages) > 0 && (n == 0 || len(out.batch.Records)+messages[0].size() <= p.most); n++ {
 			if err := p.write(ctx, i, messages[0]); err != nil {
 				return -1, err
 			}
@@ -339,16 +316,12 @@ func (p *Producer) AppendAll(ctx context.Context, partition int32, messages []Me
 // valid until do returns.
 func (p *Producer) Tail(ctx context.Context, records int64, header string, do func(partition int32, offset, time int64, value []byte)) error {
 	topic := p.config.Topic
-	starts, err := p.cluster.offsets(ctx, topic, p.Partitions(), kafka.FirstOffset, false)
-	if err != nil {
-		return err
-	}
-	ends, err := p.cluster.offsets(ctx, topic, p.Partitions(), kafka.LastOffset, false)
+	starts, ends, err := p.cluster.bounds(ctx, topic, p.numbers)
 	if err != nil {
 		return err
 	}
 	var from event.Offsets
-	for _, n := range p.Partitions() {
+	for _, n := range p.numbers {
 		at := max(starts[n], ends[n]-records)
 		from = append(from, event.Position{Topic: topic, Partition: n, Next: at, First: at})
 	}
@@ -382,7 +355,7 @@ func (p *Producer) Tail(ctx context.Context, records int64, header string, do fu
 // Flush sends all added records and returns once they are acknowledged.
 func (p *Producer) Flush(ctx context.Context) error {
 	for i := range p.partitions {
-		if p.partitions[i].batch.count > 0 {
+		if p.partitions[i].batch.NumRecords > 0 {
 			if err := p.send(ctx, i); err != nil {
 				return err
 			}
@@ -418,7 +391,7 @@ func (p *Producer) send(ctx context.Context, i int) error {
 func (p *Producer) divide(out *outgoing) bool {
 	messages := out.batch.messages()
 	if len(messages) > 1 {
-		p.most = min(p.most, len(out.batch.records)/2)
+		p.most = min(p.most, len(out.batch.Records)/2)
 	} else if p.config.Shrink == nil || !p.config.Shrink(&messages[0]) {
 		return false
 	}
@@ -450,8 +423,8 @@ func (p *Producer) try(ctx context.Context, i int) error {
 	out := &p.partitions[i]
 	partition := p.numbers[i]
 	if out.packed == nil {
-		packed, err := out.batch.appendTo(make([]byte, 4, 4+batchHeader+len(out.batch.records)), batchOrigin{
-			attributes: p.codec, producer: p.id, epoch: p.epoch, sequence: out.sequence,
+		packed, err := out.batch.appendTo(make([]byte, 4, 4+batchHeader+len(out.batch.Records)), kmsg.RecordBatch{
+			Attributes: p.codec, ProducerID: p.id, ProducerEpoch: p.epoch, FirstSequence: out.sequence,
 		})
 		if err != nil {
 			return err
@@ -461,11 +434,11 @@ func (p *Producer) try(ctx context.Context, i int) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.config.DeliveryTimeout)
 	defer cancel()
-	doing := fmt.Sprintf("writing %d records to %s/%d", out.batch.count, p.config.Topic, partition)
+	doing := fmt.Sprintf("writing %d records to %s/%d", out.batch.NumRecords, p.config.Topic, partition)
 	err := p.cluster.retry(ctx, doing, func() error {
 		r, err := p.cluster.client.RawProduce(ctx, &kafka.RawProduceRequest{
 			Topic:        p.config.Topic,
-			Partition:    partition,
+			Partition:    int(partition),
 			RequiredAcks: kafka.RequireAll,
 			RawRecords:   protocol.RawRecordSet{Reader: bytes.NewReader(out.packed)},
 		})
@@ -482,10 +455,10 @@ func (p *Producer) try(ctx context.Context, i int) error {
 	if err != nil {
 		return err
 	}
-	p.records += uint64(out.batch.count)
+	p.records += uint64(out.batch.NumRecords)
 	p.bytes += out.bytes
 	if p.id >= 0 {
-		out.sequence = int32((int64(out.sequence) + int64(out.batch.count)) & (1<<31 - 1))
+		out.sequence = int32((int64(out.sequence) + int64(out.batch.NumRecords)) & (1<<31 - 1))
 	}
 	out.batch.reset()
 	// Do not reuse the memory: after a timeout a connection may still read it.
@@ -510,7 +483,7 @@ func (p *Producer) Close() error {
 	p.cluster.close()
 	left := 0
 	for i := range p.partitions {
-		left += int(p.partitions[i].batch.count) + len(p.partitions[i].rest)
+		left += int(p.partitions[i].batch.NumRecords) + len(p.partitions[i].rest)
 	}
 	if left > 0 {
 		return fmt.Errorf("%d records for topic %s were not written", left, p.config.Topic)

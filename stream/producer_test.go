@@ -55,7 +55,7 @@ func TestOtherClients(t *testing.T) {
 			if got := values(c.all()); !slices.Equal(got, want) {
 				t.Errorf("%d values of franz-go's, want %d", len(got), len(want))
 			}
-			headers := []Header{{"a", []byte("1")}, {"b", nil}}
+			headers := []Header{{Key: "a", Value: []byte("1")}, {Key: "b"}}
 			produce(t, b, "t", func(c *ProducerConfig) { c.Compression = name },
 				Message{Key: []byte("k"), Value: []byte("v"), Time: 12345, Headers: headers}, Message{})
 			var got []string
@@ -117,7 +117,7 @@ func TestMessageTooLarge(t *testing.T) {
 	var want []string
 	for i := range 300 {
 		want = append(want, fmt.Sprint(i, strings.Repeat("x", i)))
-		m := Message{Value: []byte(want[i]), Time: int64(1000 + i), Headers: []Header{{"h", []byte{byte(i)}}}}
+		m := Message{Value: []byte(want[i]), Time: int64(1000 + i), Headers: []Header{{Key: "h", Value: []byte{byte(i)}}}}
 		must.Do(t, p.Write(t.Context(), m))
 		if i == 200 { // from here on the largest size of a batch is known
 			must.Do(t, p.Flush(t.Context()))
@@ -136,12 +136,12 @@ func TestMessageTooLarge(t *testing.T) {
 func TestBatchMessages(t *testing.T) {
 	var w batchWriter
 	want := []Message{
-		{Key: []byte("k"), Value: []byte("v"), Time: 1000, Headers: []Header{{"a", []byte("b")}, {"", nil}, {"c", []byte{}}}},
+		{Key: []byte("k"), Value: []byte("v"), Time: 1000, Headers: []Header{{Key: "a", Value: []byte("b")}, {}, {Key: "c", Value: []byte{}}}},
 		{Value: []byte{}, Time: 900},
-		{Key: []byte{}, Time: 5000, Headers: []Header{{"x", make([]byte, 300)}}},
+		{Key: []byte{}, Time: 5000, Headers: []Header{{Key: "x", Value: make([]byte, 300)}}},
 	}
 	for _, m := range want {
-		w.add(m.Key, m.Value, m.Time, m.Headers)
+		w.add(w.NumRecords, m)
 	}
 	got := w.messages()
 	must.True(t, reflect.DeepEqual(got, want), "got  %v\nwant %v", got, want)

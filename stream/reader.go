@@ -34,15 +34,11 @@ func NewReader(ctx context.Context, config ConsumerConfig, from event.Offsets) (
 
 // RawBatch has records of one partition, in offset order. The records are valid until the next call of the Reader.
 type RawBatch struct {
-	Topic     string
-	Partition int32
-	Records   []record.Record
+	event.Batch // without Examples and Schema
+	Records     []record.Record
 	// Refused has the batches, or parts of batches, that cannot be split into records. Each is an Example with the
 	// offset and the cause. The records in these batches are lost.
-	Refused   []event.Example
-	Next      int64 // next offset to read
-	HighWater int64 // end of the partition
-	Reset     bool  // earlier records are in another log, see event.Batch
+	Refused []event.Example
 }
 
 // Next returns the next records, as Consumer.Next does.
@@ -52,7 +48,8 @@ func (r *Reader) Next(ctx context.Context) (RawBatch, error) {
 	if err := r.Consumer.Next(ctx, b); err != nil {
 		return RawBatch{}, err
 	}
-	out := RawBatch{Topic: b.Topic, Partition: b.Partition, Records: r.raw.records, Next: b.Next, HighWater: b.HighWater, Reset: b.Reset}
+	out := RawBatch{Batch: *b, Records: r.raw.records}
+	out.Examples, out.Schema = nil, nil
 	for i := range b.Examples {
 		if b.Examples[i].Refused != nil {
 			out.Refused = append(out.Refused, b.Examples[i])

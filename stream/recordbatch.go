@@ -24,6 +24,7 @@ package stream
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -34,6 +35,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/segmentio/kafka-go/compress"
 	"github.com/twmb/franz-go/pkg/kbin"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 const (
@@ -52,20 +54,15 @@ const maxUnpacked = 64 << 20
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// recordBatch is one parsed batch. records borrows the parsed bytes.
+// recordBatch is one parsed batch. Records borrows the parsed bytes, compressed with codec().
 type recordBatch struct {
-	base, next int64 // offsets of the batch: base inclusive, next exclusive
-	firstTime  int64
-	maxTime    int64
-	producer   int64
-	count      int32
-	attributes int16
-	records    []byte // records as sent, compressed with codec()
+	kmsg.RecordBatch
+	next int64 // offset after the batch
 }
 
-func (b *recordBatch) codec() int8         { return int8(b.attributes & 7) }
-func (b *recordBatch) control() bool       { return b.attributes&flagControl != 0 }
-func (b *recordBatch) transactional() bool { return b.attributes&flagTransactional != 0 }
+func (b *recordBatch) codec() int8         { return int8(b.Attributes & 7) }
+func (b *recordBatch) control() bool       { return b.Attributes&flagControl != 0 }
+func (b *recordBatch) transactional() bool { return b.Attributes&flagTransactional != 0 }
 
 // errPartialBatch means that the bytes end before the batch does. Brokers truncate responses to the requested size.
 var errPartialBatch = errors.New("record batch cut off")
@@ -90,27 +87,18 @@ func parseBatch(b []byte) (batch recordBatch, rest []byte, err error) {
 	if want, got := binary.BigEndian.Uint32(b[17:]), crc32.Checksum(b[batchCRC:], castagnoli); want != got {
 		return batch, rest, fmt.Errorf("record batch with checksum %08x, its bytes have %08x", want, got)
 	}
-	delta := int32(binary.BigEndian.Uint32(b[23:]))
-	batch = recordBatch{
-		base:       int64(binary.BigEndian.Uint64(b)),
-		attributes: int16(binary.BigEndian.Uint16(b[21:])),
-		firstTime:  int64(binary.BigEndian.Uint64(b[27:])),
-		maxTime:    int64(binary.BigEndian.Uint64(b[35:])),
-		producer:   int64(binary.BigEndian.Uint64(b[43:])),
-		count:      int32(binary.BigEndian.Uint32(b[57:])),
-		records:    b[batchHeader:],
+	err = batch.ReadFrom(b)
+	batch.next = batch.FirstOffset + int64(batch.LastOffsetDelta) + 1
+	if err == nil && (batch.LastOffsetDelta < 0 || batch.FirstOffset < 0 || batch.next <= batch.FirstOffset || batch.NumRecords < 0) {
+		err = fmt.Errorf("record batch at offset %d with last offset delta %d and %d records", batch.FirstOffset, batch.LastOffsetDelta, batch.NumRecords)
 	}
-	batch.next = batch.base + int64(delta) + 1
-	if delta < 0 || batch.base < 0 || batch.next <= batch.base || batch.count < 0 {
-		return batch, rest, fmt.Errorf("record batch at offset %d with last offset delta %d and %d records", batch.base, delta, batch.count)
-	}
-	return batch, rest, nil
+	return batch, rest, err
 }
 
 // aborts reports whether a control batch marks the end of an aborted transaction. The key of its only record is a
 // version and a type: 0 means abort, 1 means commit.
 func (b *recordBatch) aborts() bool {
-	r := recordReader{rest: b.records, left: b.count}
+	r := recordReader{rest: b.Records, left: b.NumRecords}
 	var rec rawRecord
 	ok, err := r.next(&rec)
 	return ok && err == nil && len(rec.key) >= 4 && binary.BigEndian.Uint16(rec.key[2:]) == 0
@@ -170,7 +158,7 @@ func parseHeaders(b []byte) ([]Header, error) {
 	count := r.VarintArrayLen()
 	var headers []Header
 	for ; count > 0 && r.Ok(); count-- {
-		headers = append(headers, Header{r.VarintString(), r.VarintBytes()})
+		headers = append(headers, Header{Key: r.VarintString(), Value: r.VarintBytes()})
 	}
 	if count != 0 || !r.Ok() {
 		return nil, errRecord
@@ -315,111 +303,61 @@ func appendSnappyBlock(dst, src []byte, limit int) ([]byte, error) {
 // batchWriter builds a record batch, record by record. The zero value is an empty batch. A batchWriter reuses its
 // memory for the next batch.
 type batchWriter struct {
-	records   []byte
-	scratch   []byte
-	count     int32
-	lastDelta int32
-	firstTime int64
-	maxTime   int64
+	kmsg.RecordBatch // Records are not compressed
+	scratch          []byte
 }
 
 func (w *batchWriter) reset() {
-	*w = batchWriter{records: w.records[:0], scratch: w.scratch[:0]}
+	w.RecordBatch = kmsg.RecordBatch{Records: w.Records[:0]}
 }
 
-// add appends a record with the next offset.
-func (w *batchWriter) add(key, value []byte, time int64, headers []Header) {
-	delta := int32(0)
-	if w.count > 0 {
-		delta = w.lastDelta + 1
+// add appends a record with an offset relative to that of the batch.
+func (w *batchWriter) add(delta int32, m Message) {
+	if w.NumRecords == 0 {
+		w.FirstTimestamp, w.MaxTimestamp = m.Time, m.Time
 	}
-	w.addAt(delta, key, value, time, headers)
-}
-
-func (w *batchWriter) addAt(delta int32, key, value []byte, time int64, headers []Header) {
-	if w.count == 0 {
-		w.firstTime, w.maxTime = time, time
-	}
-	w.maxTime = max(w.maxTime, time)
-	s := append(w.scratch[:0], 0) // attributes
-	s = binary.AppendVarint(s, time-w.firstTime)
-	s = binary.AppendVarint(s, int64(delta))
-	s = appendVarbytes(s, key)
-	s = appendVarbytes(s, value)
-	s = binary.AppendVarint(s, int64(len(headers)))
-	for _, h := range headers {
-		s = binary.AppendVarint(s, int64(len(h.Key)))
-		s = append(s, h.Key...)
-		s = appendVarbytes(s, h.Value)
-	}
-	w.records = binary.AppendVarint(w.records, int64(len(s)))
-	w.records = append(w.records, s...)
-	w.scratch = s
-	w.count++
-	w.lastDelta = delta
+	w.MaxTimestamp = max(w.MaxTimestamp, m.Time)
+	r := kmsg.Record{TimestampDelta64: m.Time - w.FirstTimestamp, OffsetDelta: delta, Key: m.Key, Value: m.Value, Headers: m.Headers}
+	w.scratch = r.AppendTo(w.scratch[:0])
+	body := w.scratch[1:] // without the length, which is not set
+	w.Records = append(binary.AppendVarint(w.Records, int64(len(body))), body...)
+	w.NumRecords++
+	w.LastOffsetDelta = delta
 }
 
 // messages returns copies of the records added so far.
 func (w *batchWriter) messages() []Message {
-	out := make([]Message, w.count)
-	reader := recordReader{rest: bytes.Clone(w.records), left: w.count}
+	out := make([]Message, w.NumRecords)
+	reader := recordReader{rest: bytes.Clone(w.Records), left: w.NumRecords}
 	for i := range out {
 		var rec rawRecord
 		_, err := reader.next(&rec)
 		headers, noHeaders := parseHeaders(rec.headers)
 		if err = errors.Join(err, noHeaders); err != nil {
-			panic(err) // cannot happen: addAt wrote these bytes
+			panic(err) // cannot happen: add wrote these bytes
 		}
-		out[i] = Message{Key: rec.key, Value: rec.value, Time: w.firstTime + rec.timeDelta, Headers: headers}
+		out[i] = Message{Key: rec.key, Value: rec.value, Time: w.FirstTimestamp + rec.timeDelta, Headers: headers}
 	}
 	return out
 }
 
-func appendVarbytes(b, field []byte) []byte {
-	if field == nil {
-		return binary.AppendVarint(b, -1)
-	}
-	return append(binary.AppendVarint(b, int64(len(field))), field...)
-}
-
-// batchOrigin has the offset, flags and producer of a batch.
-type batchOrigin struct {
-	base       int64
-	attributes int16 // codec and flags
-	producer   int64 // producer ID; -1 if not idempotent
-	epoch      int16
-	sequence   int32
-}
-
-// appendTo appends the batch to dst, compressed with the codec of the attributes.
-func (w *batchWriter) appendTo(dst []byte, o batchOrigin) ([]byte, error) {
-	start := len(dst)
-	dst = append(dst, make([]byte, batchHeader)...)
-	if codec := compress.Compression(o.attributes & 7).Codec(); codec != nil {
+// appendTo appends the batch to dst, with the offset, the attributes and the producer of o, compressed with the codec of
+// the attributes.
+func (w *batchWriter) appendTo(dst []byte, o kmsg.RecordBatch) ([]byte, error) {
+	b := w.RecordBatch
+	b.FirstOffset, b.Attributes, b.ProducerID, b.ProducerEpoch, b.FirstSequence = o.FirstOffset, o.Attributes, o.ProducerID, o.ProducerEpoch, o.FirstSequence
+	if codec := compress.Compression(o.Attributes & 7).Codec(); codec != nil {
 		var packed bytes.Buffer
 		z := codec.NewWriter(&packed)
-		if _, err := z.Write(w.records); err != nil {
-			return dst[:start], fmt.Errorf("packing records with %s: %w", codec.Name(), err)
+		_, err := z.Write(w.Records)
+		if err = cmp.Or(err, z.Close()); err != nil {
+			return dst, fmt.Errorf("packing records with %s: %w", codec.Name(), err)
 		}
-		if err := z.Close(); err != nil {
-			return dst[:start], fmt.Errorf("packing records with %s: %w", codec.Name(), err)
-		}
-		dst = append(dst, packed.Bytes()...)
-	} else {
-		dst = append(dst, w.records...)
+		b.Records = packed.Bytes()
 	}
-	b := dst[start:]
-	binary.BigEndian.PutUint64(b, uint64(o.base))
-	binary.BigEndian.PutUint32(b[8:], uint32(len(b)-batchPrefix))
-	b[16] = 2
-	binary.BigEndian.PutUint16(b[21:], uint16(o.attributes))
-	binary.BigEndian.PutUint32(b[23:], uint32(w.lastDelta))
-	binary.BigEndian.PutUint64(b[27:], uint64(w.firstTime))
-	binary.BigEndian.PutUint64(b[35:], uint64(w.maxTime))
-	binary.BigEndian.PutUint64(b[43:], uint64(o.producer))
-	binary.BigEndian.PutUint16(b[51:], uint16(o.epoch))
-	binary.BigEndian.PutUint32(b[53:], uint32(o.sequence))
-	binary.BigEndian.PutUint32(b[57:], uint32(w.count))
-	binary.BigEndian.PutUint32(b[17:], crc32.Checksum(b[batchCRC:], castagnoli))
+	b.Magic, b.Length = 2, int32(batchHeader-batchPrefix+len(b.Records))
+	start := len(dst)
+	dst = b.AppendTo(dst)
+	binary.BigEndian.PutUint32(dst[start+17:], crc32.Checksum(dst[start+batchCRC:], castagnoli))
 	return dst, nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/klauspost/compress/snappy"
 	"github.com/segmentio/kafka-go/compress"
 	"github.com/segmentio/kafka-go/protocol"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"blankout/internal/event"
 	"blankout/internal/must"
@@ -24,8 +25,8 @@ type testRecord struct {
 	key, value string // "" means null
 }
 
-// makeBatch returns the bytes of a batch with the offsets [o.base, o.base+last+1).
-func makeBatch(t testing.TB, o batchOrigin, last int32, records ...testRecord) []byte {
+// makeBatch returns the bytes of a batch with the offsets [o.FirstOffset, o.FirstOffset+last+1).
+func makeBatch(t testing.TB, o kmsg.RecordBatch, last int32, records ...testRecord) []byte {
 	t.Helper()
 	var w batchWriter
 	for _, r := range records {
@@ -36,9 +37,9 @@ func makeBatch(t testing.TB, o batchOrigin, last int32, records ...testRecord) [
 		if r.value != "" {
 			value = []byte(r.value)
 		}
-		w.addAt(r.delta, key, value, 1000+int64(r.delta), []Header{{"h", []byte("x")}})
+		w.add(r.delta, Message{key, value, 1000 + int64(r.delta), []Header{{Key: "h", Value: []byte("x")}}})
 	}
-	w.lastDelta = last
+	w.LastOffsetDelta = last
 	return must.Get(w.appendTo(nil, o))(t)
 }
 
@@ -51,7 +52,7 @@ func sealed(b []byte) []byte {
 // TestBatchWriter reads the batches of batchWriter with kafka-go's reader.
 func TestBatchWriter(t *testing.T) {
 	for codec := range int16(5) {
-		raw := makeBatch(t, batchOrigin{base: 40, attributes: codec, producer: -1}, 2,
+		raw := makeBatch(t, kmsg.RecordBatch{FirstOffset: 40, Attributes: codec, ProducerID: -1}, 2,
 			testRecord{0, "a", "x"}, testRecord{1, "", strings.Repeat("y", 300)}, testRecord{2, "c", ""})
 		sized := append(binary.BigEndian.AppendUint32(nil, uint32(len(raw))), raw...)
 		var set protocol.RecordSet
@@ -68,7 +69,7 @@ func TestBatchWriter(t *testing.T) {
 }
 
 func TestParseBatchErrors(t *testing.T) {
-	good := makeBatch(t, batchOrigin{base: 5, producer: -1}, 1, testRecord{0, "", "a"}, testRecord{1, "", "b"})
+	good := makeBatch(t, kmsg.RecordBatch{FirstOffset: 5, ProducerID: -1}, 1, testRecord{0, "", "a"}, testRecord{1, "", "b"})
 	tests := []struct {
 		name string
 		edit func(b []byte) []byte
@@ -180,11 +181,11 @@ func readResponse(t testing.TB, next int64, records []byte, aborted []abortedTra
 
 func TestReadDamagedRecords(t *testing.T) {
 	batch := func() []byte {
-		return makeBatch(t, batchOrigin{base: 10, producer: -1}, 3,
+		return makeBatch(t, kmsg.RecordBatch{FirstOffset: 10, ProducerID: -1}, 3,
 			testRecord{0, "", "a"}, testRecord{1, "", "b"}, testRecord{3, "", "d"})
 	}
 	packed := func(codec int16) []byte {
-		return makeBatch(t, batchOrigin{base: 10, producer: -1, attributes: codec}, 3,
+		return makeBatch(t, kmsg.RecordBatch{FirstOffset: 10, ProducerID: -1, Attributes: codec}, 3,
 			testRecord{0, "", strings.Repeat("a", 1000)}, testRecord{3, "", "d"})
 	}
 	tests := []struct {
@@ -230,7 +231,7 @@ func TestReadDamagedRecords(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			good := makeBatch(t, batchOrigin{base: 20, producer: -1}, 0, testRecord{0, "", "next"})
+			good := makeBatch(t, kmsg.RecordBatch{FirstOffset: 20, ProducerID: -1}, 0, testRecord{0, "", "next"})
 			records := must.Get(readResponse(t, 10, append(test.bytes, good...), nil))(t)
 			var out []string
 			for _, r := range records {
@@ -251,9 +252,9 @@ func TestReadDamagedRecords(t *testing.T) {
 // that the bytes covered by a checksum are parsed.
 func FuzzResponse(f *testing.F) {
 	for codec := range int16(5) {
-		b := makeBatch(f, batchOrigin{base: 7, producer: 3, attributes: codec | flagTransactional}, 4, testRecord{0, "k", "v"}, testRecord{4, "", "w"})
+		b := makeBatch(f, kmsg.RecordBatch{FirstOffset: 7, ProducerID: 3, Attributes: codec | flagTransactional}, 4, testRecord{0, "k", "v"}, testRecord{4, "", "w"})
 		f.Add(int64(6), int64(7), true, b)
-		f.Add(int64(9), int64(100), true, append(b, makeBatch(f, batchOrigin{base: 12, producer: 3, attributes: flagControl | flagTransactional}, 0, testRecord{0, "\x00\x00\x00\x00", "x"})...))
+		f.Add(int64(9), int64(100), true, append(b, makeBatch(f, kmsg.RecordBatch{FirstOffset: 12, ProducerID: 3, Attributes: flagControl | flagTransactional}, 0, testRecord{0, "\x00\x00\x00\x00", "x"})...))
 		f.Add(int64(7), int64(7), false, b[:len(b)-3])
 	}
 	f.Fuzz(func(t *testing.T, next, aborted int64, seal bool, b []byte) {
@@ -287,7 +288,7 @@ func FuzzResponse(f *testing.F) {
 func TestAppendTime(t *testing.T) {
 	const appended = 1 << 3 // bit 3 is the type of the timestamp in Kafka's protocol
 	for attributes, want := range map[int16][]int64{0: {1000, 1001}, appended: {7777, 7777}, flagTransactional: {1000, 1001}} {
-		b := makeBatch(t, batchOrigin{base: 5, attributes: attributes, producer: -1}, 1, testRecord{0, "", "a"}, testRecord{1, "", "b"})
+		b := makeBatch(t, kmsg.RecordBatch{FirstOffset: 5, Attributes: attributes, ProducerID: -1}, 1, testRecord{0, "", "a"}, testRecord{1, "", "b"})
 		binary.BigEndian.PutUint64(b[35:], 7777)
 		got, err := readResponse(t, 5, sealed(b), nil)
 		must.Require(t, err == nil && len(got) == 2, "%v %v", got, err)

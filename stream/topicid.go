@@ -68,10 +68,8 @@ func (x *topicIDs) RawExchange(rw io.ReadWriter) (protocol.Message, error) {
 
 // topicIDs returns the IDs of the given topics that exist. Brokers before Kafka 2.8 have no IDs.
 func (k *cluster) topicIDs(ctx context.Context, topics []string) (map[string]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, k.timeout)
-	defer cancel()
 	x := &topicIDs{names: topics}
-	if _, err := k.transport.RoundTrip(ctx, k.addr, x); err != nil {
+	if _, err := k.roundTrip(ctx, k.timeout, x); err != nil {
 		return nil, err // x may still be written by another goroutine
 	}
 	return x.ids, nil

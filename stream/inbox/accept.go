@@ -114,6 +114,22 @@ func (k *checker) check(ctx context.Context, requestKey string, events [][]byte)
 	return rows, keys, undo, err
 }
 
+// accept checks the events of a request and stores them. A ReusedError names the key of the request, if it has one.
+func (k *checker) accept(ctx context.Context, key string, events [][]byte, store func(context.Context, []string, [][]byte) (Stored, error)) (a Accepted, stored Stored, err error) {
+	events, keys, undo, err := k.check(ctx, key, events)
+	if err != nil {
+		return a, stored, err
+	}
+	if stored, err = store(ctx, keys, events); err == nil {
+		return Accepted{Events: len(events), Repeated: stored.Repeated, Again: stored.Repeated == len(events)}, stored, nil
+	}
+	undo()
+	if e, ok := errors.AsType[*ReusedError](err); ok && key != "" {
+		e.Event = -1
+	}
+	return a, stored, err
+}
+
 // refusal returns the reason why an event or label cannot be accepted.
 func (k *checker) refusal(e *event.Example) *event.Refusal {
 	switch {
@@ -159,24 +175,11 @@ func (n *LogAcceptor) Accept(ctx context.Context, key string, events [][]byte, l
 	if labels {
 		return a, errors.ErrUnsupported
 	}
-	events, keys, undo, err := n.check.check(ctx, key, events)
-	if err != nil {
-		return a, err
+	a, stored, err := n.check.accept(ctx, key, events, n.log.Append)
+	if err == nil {
+		a.First = &stored.First
 	}
-	stored, err := n.log.Append(ctx, keys, events)
-	if err != nil {
-		undo()
-		return a, reused(err, key)
-	}
-	return Accepted{Events: len(events), First: &stored.First, Repeated: stored.Repeated, Again: stored.Repeated == len(events)}, nil
-}
-
-// reused makes a ReusedError name the key of the request, if it has one.
-func reused(err error, key string) error {
-	if e, ok := errors.AsType[*ReusedError](err); ok && key != "" {
-		e.Event = -1
-	}
-	return err
+	return a, err
 }
 
 // TopicAcceptor sends events to one topic, and labels to another.
@@ -219,18 +222,15 @@ func (n *TopicAcceptor) Accept(ctx context.Context, key string, events [][]byte,
 	if to.name == "" {
 		return a, errors.ErrUnsupported
 	}
-	events, keys, undo, err := to.check.check(ctx, key, events)
-	if err != nil {
-		return a, err
+	a, stored, err := to.check.accept(ctx, key, events, func(ctx context.Context, keys []string, events [][]byte) (Stored, error) {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		return n.send(ctx, to, keys, events)
+	})
+	if err == nil {
+		a.Topic, a.Partition, a.Offset = to.name, &stored.partition, &stored.First
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	stored, err := n.send(ctx, to, keys, events)
-	if err != nil {
-		undo()
-		return a, reused(err, key)
-	}
-	return Accepted{Events: len(events), Topic: to.name, Partition: &stored.partition, Offset: &stored.First, Repeated: stored.Repeated, Again: stored.Repeated == len(events)}, nil
+	return a, err
 }
 
 // send sends the events that are not stored yet.

@@ -21,7 +21,7 @@ import (
 	"github.com/gofrs/flock"
 
 	"blankout/internal/failpoint"
-	"blankout/stream/seglog"
+	"blankout/internal/seglog"
 )
 
 // Log is a log of events on disk. The events of a request are appended together: after a crash the Log has all of them

@@ -141,8 +141,8 @@ func (j *Join) State() State {
 func (j *Join) Counts() Counts {
 	c := j.state.Counts
 	c.Delays, c.Idle, c.LatePartitions = slices.Clone(c.Delays), j.idle.Load(), j.late.Load()
-	if len(j.store.next) > 0 {
-		c.Age = j.state.Now - j.store.next[0].time
+	if oldest := j.store.next; oldest != nil {
+		c.Age = j.state.Now - oldest.time
 	}
 	return c
 }
@@ -306,7 +306,9 @@ func (j *Join) Event(e *event.Example, partition int32, prediction []float64) (O
 		s.WithinWait--
 	}
 	next := entry{time: s.Now, id: of, standing: st}
-	if err := j.put(&next, encodeEvent(e, partition, prediction), &was, ok); err != nil {
+	c := &coder.Coder{}
+	codeEvent(c, e, &partition, &prediction)
+	if err := j.put(&next, c.Out, &was, ok); err != nil {
 		return 0, nil, err
 	}
 	s.WithinWait++
@@ -436,14 +438,7 @@ func (j *Join) waited(number uint64) (w *Waited, err error) {
 	return w, nil
 }
 
-// encodeEvent encodes the parts of an event that learning needs.
-func encodeEvent(e *event.Example, partition int32, prediction []float64) []byte {
-	c := &coder.Coder{}
-	codeEvent(c, e, &partition, &prediction)
-	return c.Out
-}
-
-// decodeEvent decodes the result of encodeEvent. The partition is -1 if the bytes are invalid.
+// decodeEvent decodes what codeEvent has encoded. The partition is -1 if the bytes are invalid.
 func decodeEvent(body []byte, e *event.Example, prediction []float64) (partition int32, _ []float64) {
 	c := coder.Read(body)
 	*e = event.Example{Label: event.Unlabeled}
@@ -454,6 +449,7 @@ func decodeEvent(body []byte, e *event.Example, prediction []float64) (partition
 	return partition, prediction
 }
 
+// codeEvent encodes or decodes the parts of an event that learning needs.
 func codeEvent(c *coder.Coder, e *event.Example, partition *int32, prediction *[]float64) {
 	p := int(*partition)
 	c.Int(&p)

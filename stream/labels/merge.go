@@ -81,11 +81,10 @@ type lane struct {
 	batch *event.Batch
 	index int            // current record in batch
 	more  []*event.Batch // batches read ahead, after batch
-	free  []*event.Batch
-	ended bool  // there are no records after more
-	clock int64 // time of the previous record
-	when  int64 // time of the current record, once decided
-	odd   bool  // when differs from the time in the record
+	ended bool           // there are no records after more
+	clock int64          // time of the previous record
+	when  int64          // time of the current record, once decided
+	odd   bool           // when differs from the time in the record
 
 	decided bool
 	begun   bool // the lane has had a record
@@ -189,7 +188,7 @@ func (m *Merge) settle(ctx context.Context, l *lane) error {
 		if m.idle > 0 {
 			waiting, cancel = context.WithTimeout(ctx, m.idle)
 		}
-		b := l.spare()
+		b := &event.Batch{}
 		err := l.Next(waiting, b)
 		cancel()
 		switch {
@@ -208,7 +207,6 @@ func (m *Merge) settle(ctx context.Context, l *lane) error {
 		default:
 			return err
 		}
-		l.free = append(l.free, b)
 	}
 	return nil
 }
@@ -236,15 +234,6 @@ func (l *lane) logOutOfOrder() {
 	if e := &l.batch.Examples[l.index]; l.odd && l.Odd != nil {
 		l.Odd(e.Offset, e.Time)
 	}
-}
-
-func (l *lane) spare() *event.Batch {
-	if n := len(l.free); n > 0 {
-		b := l.free[n-1]
-		l.free = l.free[:n-1]
-		return b
-	}
-	return &event.Batch{}
 }
 
 // batchExamples is the largest number of examples in a Batch.
@@ -403,7 +392,6 @@ func (m *Merge) read(ctx context.Context, l *lane) (passed bool, err error) {
 	l.index, l.batch.Examples = 0, l.batch.Examples[:0]
 	switch {
 	case len(l.more) > 0:
-		l.free = append(l.free, l.batch)
 		l.batch, l.more = l.more[0], l.more[1:]
 	case l.ended:
 		return false, nil

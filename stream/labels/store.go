@@ -15,7 +15,7 @@ import (
 	"sync"
 
 	"blankout/internal/failpoint"
-	"blankout/stream/seglog"
+	"blankout/internal/seglog"
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/gofrs/flock"
@@ -40,14 +40,12 @@ import (
 type store struct {
 	directory string
 	lock      *flock.Flock
-	locked    fs.FileInfo // identity of the lock file
-	segments  []*segment  // oldest first; there is at least one
+	segments  []*segment // oldest first; there is at least one
 	index     index
 	sum       uint64 // checksum over all entries
-	// expired is the number of the oldest entry that pass has not removed. next has that entry and the following
-	// entries, read ahead.
+	// expired is the number of the oldest entry that pass has not removed. next is that entry once oldest has read it.
 	expired uint64
-	next    []entry
+	next    *entry
 	body    []byte // result of the method event
 	// A new segment starts after most entries or mostBytes bytes of bodies.
 	most, mostBytes int
@@ -221,9 +219,6 @@ func openStore(directory string, tick, sum, first uint64) (_ *store, err error) 
 			err = errors.Join(err, s.close())
 		}
 	}()
-	if s.locked, err = os.Lstat(s.lock.Path()); err != nil {
-		return nil, err
-	}
 	if tick == 0 {
 		return s, s.empty()
 	}
@@ -498,34 +493,24 @@ func (s *store) event(number uint64) ([]byte, error) {
 	return body, nil
 }
 
-// readAhead is the number of entries that oldest reads at a time.
-const readAhead = 256
-
 // oldest returns the oldest entry that pass has not removed, or nil.
 func (s *store) oldest() (*entry, error) {
-	if len(s.next) == 0 {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.next = s.next[:0]
-		end := s.segments[len(s.segments)-1].end()
-		for number := s.expired; number < min(end, s.expired+readAhead); number++ {
-			s.next = append(s.next, entry{})
-			if err := s.read(number, &s.next[len(s.next)-1]); err != nil {
-				s.next = nil
-				return nil, err
-			}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.next == nil && s.expired < s.segments[len(s.segments)-1].end() {
+		e := &entry{}
+		if err := s.read(s.expired, e); err != nil {
+			return nil, err
 		}
+		s.next = e
 	}
-	if len(s.next) == 0 {
-		return nil, nil
-	}
-	return &s.next[0], nil
+	return s.next, nil
 }
 
 // pass removes the oldest entry, so that oldest returns the next entry.
 func (s *store) pass() {
 	s.expired++
-	s.next = s.next[1:]
+	s.next = nil
 }
 
 // flushBytes is the number of unwritten bytes from which flushIfMuch writes.
@@ -652,8 +637,9 @@ func (s *store) mark() error {
 
 // inPlace returns an error if the lock or a file of a segment no longer has its name. The caller has locked mu.
 func (s *store) inPlace() error {
-	now, err := os.Lstat(s.lock.Path())
-	if err == nil && !os.SameFile(now, s.locked) {
+	held, err := s.lock.Stat()
+	now, gone := os.Lstat(s.lock.Path())
+	if err = cmp.Or(err, gone); err == nil && !os.SameFile(now, held) {
 		err = fmt.Errorf("%s was replaced: another learner may use the directory", s.lock.Path())
 	}
 	for _, g := range s.segments {

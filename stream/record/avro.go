@@ -99,15 +99,13 @@ func (c *avroCompiler) compile(n *avro.SchemaNode) (*avroType, error) {
 		t.decode = (*avroReader).avroFloat
 	case "double":
 		t.decode = (*avroReader).avroDouble
-	case "string":
-		t.decode, t.word = (*avroReader).avroString, true
-	case "bytes", "fixed":
+	case "string", "bytes", "fixed":
 		t.size, t.word = -1, true
 		if n.Type == "fixed" {
 			t.size = n.Size
 		}
 		t.decode = (*avroReader).avroBytes
-		if n.LogicalType == "decimal" {
+		if n.Type != "string" && n.LogicalType == "decimal" {
 			t.decode, t.word, t.scale = (*avroReader).avroDecimal, false, n.Scale
 		}
 	case "enum":
@@ -249,19 +247,12 @@ func (d *avroReader) avroDouble(_ *avroType, p *place, _ int) bool {
 	return ok && d.float(p, math.Float64frombits(binary.LittleEndian.Uint64(b)))
 }
 
-func (d *avroReader) avroString(_ *avroType, p *place, _ int) bool {
-	word := d.word
-	b, ok := d.bytes(-1)
-	if ok && !utf8.Valid(b) {
+func (d *avroReader) avroBytes(t *avroType, p *place, _ int) bool {
+	b, ok := d.bytes(t.size)
+	if ok && t.name == "string" && !utf8.Valid(b) {
 		return d.syntax("field %.80q is not UTF-8", p.name)
 	}
-	return ok && d.text(p, b, word)
-}
-
-func (d *avroReader) avroBytes(t *avroType, p *place, _ int) bool {
-	word := d.word
-	b, ok := d.bytes(t.size)
-	return ok && d.text(p, b, word)
+	return ok && d.text(p, b, d.word)
 }
 
 // avroDecimal reads an integer in units of 10^-scale, in two's complement with the most significant byte first.
@@ -283,12 +274,11 @@ func (d *avroReader) avroDecimal(t *avroType, p *place, _ int) bool {
 }
 
 func (d *avroReader) avroEnum(t *avroType, p *place, _ int) bool {
-	word := d.word
 	i, ok := d.varint()
 	if !ok || i < 0 || i >= int64(len(t.symbols)) {
 		return d.syntax("symbol %d of an enum of %d", i, len(t.symbols))
 	}
-	return d.text(p, t.symbols[i], word)
+	return d.text(p, t.symbols[i], d.word)
 }
 
 func (d *avroReader) avroUnion(t *avroType, p *place, depth int) bool {

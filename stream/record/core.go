@@ -39,8 +39,6 @@ type core struct {
 	labels map[string]int // class by label text
 	seen   seenLabels
 	roles  map[string]fieldRole // roles of fields that are not features
-	// categorical has the fields whose numbers are category names. texts has the fields that are bags of words.
-	categorical, texts map[string]bool
 
 	anonymous named // the anonymous field, id 0
 	crosses   []cross
@@ -71,7 +69,7 @@ type cross struct {
 func newCore(c Config, s *event.Schema) core {
 	d := core{
 		c: c, written: c.Notation(), fieldTable: newFieldTable(c, s),
-		labels: map[string]int{}, roles: map[string]fieldRole{}, categorical: map[string]bool{}, texts: map[string]bool{},
+		labels: map[string]int{}, roles: map[string]fieldRole{},
 		readings: readings{byName: map[string]int{}},
 	}
 	d.anonymous = named{hash: d.fieldHash(""), set: 1 << event.Sparse}
@@ -82,12 +80,6 @@ func newCore(c Config, s *event.Schema) core {
 		if name != "" {
 			d.roles[name] = fieldRole(role)
 		}
-	}
-	for _, name := range c.Categorical {
-		d.categorical[name] = true
-	}
-	for _, name := range c.Text {
-		d.texts[name] = true
 	}
 	d.times = d.newTimes(c)
 	for _, x := range s.Crosses {
@@ -263,7 +255,7 @@ func (d *core) named(name string) named { return d.hashed(cutName(name), d.field
 
 // hashed returns a named for a name that cutName has cut. hash is the hash of the whole name.
 func (d *core) hashed(name string, hash uint64) named {
-	return named{name: name, hash: hash, role: d.roles[name], categorical: d.categorical[name], text: d.texts[name], times: d.times.features[name], age: d.age, readingAge: -1}
+	return named{name: name, hash: hash, role: d.roles[name], categorical: slices.Contains(d.c.Categorical, name), text: slices.Contains(d.c.Text, name), times: d.times.features[name], age: d.age, readingAge: -1}
 }
 
 // cutName returns the part of a name that is used. If it cuts the name, the result is a copy. It keeps one byte more

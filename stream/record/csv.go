@@ -152,40 +152,37 @@ func (d *csvDecoder) column(n *named, text []byte, inPlace bool) (reason event.R
 			return "", ""
 		}
 	}
-	if n.role != isFeature {
+	switch {
+	case n.role != isFeature:
 		return d.special(n.role, text, inPlace)
-	}
-	if n.times != nil {
+	case n.times != nil:
 		if !d.takeTime(n, text) {
 			return event.ReasonSyntax, fmt.Sprintf("%.40q: %s", text, wantTime)
 		}
 		return "", ""
-	}
-	if s := string(text); !n.text && (s == "true" || s == "false") {
+	case !n.text && (string(text) == "true" || string(text) == "false"):
 		d.pair(n, event.Boolean, text, 1)
 		return "", ""
-	}
-	if d.writtenNumber(n, text) {
+	case d.writtenNumber(n, text):
 		return "", ""
 	}
-	if x, next := number(text, 0, false); !n.categorical && !n.text && next == len(text) && next > 0 {
+	switch x, next := number(text, 0, false); {
+	case !n.categorical && !n.text && next == len(text) && next > 0:
 		if x > maxMagnitude || x < -maxMagnitude {
 			return event.ReasonOutOfRange, fmt.Sprintf("%.40s is beyond 1e30", text)
 		}
 		d.addNumber(n, x)
-		return "", ""
-	}
-	if !n.categorical && !n.text && notFinite(text) {
-		if d.missNumber(n) {
-			return "", ""
+	case !n.categorical && !n.text && notFinite(text):
+		if !d.missNumber(n) {
+			return event.ReasonNotFinite, fmt.Sprintf("%s is not a number", text)
 		}
-		return event.ReasonNotFinite, fmt.Sprintf("%s is not a number", text)
-	}
-	if !n.text {
-		text = wholeNumber(text)
-	}
-	if !d.addString(n, text, false) {
-		return event.ReasonTooMany, fmt.Sprintf(moreFeatures, d.c.MaxFeatures)
+	default:
+		if !n.text {
+			text = wholeNumber(text)
+		}
+		if !d.addString(n, text, false) {
+			return event.ReasonTooMany, fmt.Sprintf(moreFeatures, d.c.MaxFeatures)
+		}
 	}
 	return "", ""
 }

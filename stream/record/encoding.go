@@ -51,15 +51,15 @@ func (c Config) names(columns []string) bool {
 
 // checkEncoding rejects UTF-16, which no format uses.
 func checkEncoding(text []byte) error {
+	// zero reports whether of two characters only the bytes at i and i + 2 are zero.
+	zero := func(i int) bool {
+		return len(text) >= 4 && text[i] == 0 && text[i+2] == 0 && text[1-i] != 0 && text[3-i] != 0
+	}
 	name := ""
 	switch {
-	case bytes.HasPrefix(text, []byte{0xff, 0xfe}):
+	case bytes.HasPrefix(text, []byte{0xff, 0xfe}) || zero(1):
 		name = "UTF-16LE"
-	case bytes.HasPrefix(text, []byte{0xfe, 0xff}):
-		name = "UTF-16BE"
-	case len(text) >= 4 && text[0] != 0 && text[1] == 0 && text[2] != 0 && text[3] == 0:
-		name = "UTF-16LE"
-	case len(text) >= 4 && text[0] == 0 && text[1] != 0 && text[2] == 0 && text[3] != 0:
+	case bytes.HasPrefix(text, []byte{0xfe, 0xff}) || zero(0):
 		name = "UTF-16BE"
 	default:
 		return nil

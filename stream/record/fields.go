@@ -14,8 +14,8 @@ import (
 type fieldTable struct {
 	s       *event.Schema
 	mask    uint64
-	most    int               // largest number of fields
-	groups  map[string]string // group by field name
+	most    int // largest number of fields
+	groups  func(field string) string
 	columns event.TakenColumns
 	taken   uint64 // number of changes of columns, from 1
 	fields  map[fieldKey]uint16
@@ -41,13 +41,8 @@ type below struct {
 
 func newFieldTable(c Config, s *event.Schema) fieldTable {
 	d := fieldTable{
-		s: s, mask: s.Columns() - 1, most: c.MaxFields, taken: 1, groups: map[string]string{},
+		s: s, mask: s.Columns() - 1, most: c.MaxFields, taken: 1, groups: c.groupOf,
 		fields: map[fieldKey]uint16{}, firstID: map[string]uint16{}, under: map[string]*below{},
-	}
-	for group, names := range c.Groups {
-		for _, name := range names {
-			d.groups[name] = group
-		}
 	}
 	d.takeFields()
 	return d
@@ -67,7 +62,7 @@ func (d *fieldTable) fieldID(name string, kind event.Kind) uint16 {
 	key := fieldKey{name, kind}
 	id, ok := d.fields[key]
 	if !ok && len(d.s.Fields) < d.most && len(name) <= maxNameBytes {
-		f := event.Field{Name: name, Kind: kind, Group: d.groups[name]}
+		f := event.Field{Name: name, Kind: kind, Group: d.groups(name)}
 		if d.s.Apart && kind == event.Numeric {
 			f.Column = d.columns.Of(d.fieldHash(name), d.mask)
 		}

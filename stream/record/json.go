@@ -33,8 +33,8 @@ type jsonDecoder struct {
 	event uint64 // number of this event, to detect duplicate keys
 	left  int    // remaining number of values of this event, including empty ones
 
-	// grown and relinked are the changes of this event to the tree. A refusal undoes them.
-	grown    []addition
+	// grown undoes the additions of this event to the tree, and relinked has its other changes. A refusal undoes both.
+	grown    []func()
 	relinked []relink
 
 	data    []byte
@@ -74,13 +74,6 @@ type onceKey struct {
 	key    string
 }
 
-// addition is a node that was added to the tree, as the last element or under a key.
-type addition struct {
-	parent  *node
-	element bool
-	key     string
-}
-
 // relink records a changed link between nodes: *slot pointed to the node was before.
 type relink struct {
 	slot **node
@@ -94,9 +87,9 @@ const valuesPerFeature = 4
 // maxDepth is the deepest nesting of objects and arrays.
 const maxDepth = 64
 
-func newJSON(c core) (Decoder, error) {
-	return &jsonDecoder{core: c, root: &node{plain: true}}, nil
-}
+func newJSON(c core) (Decoder, error) { return newJSONDecoder(c), nil }
+
+func newJSONDecoder(c core) *jsonDecoder { return &jsonDecoder{core: c, root: &node{plain: true}} }
 
 func (d *jsonDecoder) Decode(_ context.Context, r Record, e *event.Example) error {
 	if !d.begin(&r, e, false) {
@@ -166,12 +159,8 @@ func (d *jsonDecoder) unlearn() {
 	for _, l := range slices.Backward(d.relinked) {
 		*l.slot = l.was
 	}
-	for _, g := range slices.Backward(d.grown) {
-		if g.element {
-			g.parent.elements = g.parent.elements[:len(g.parent.elements)-1]
-		} else {
-			delete(g.parent.children, g.key)
-		}
+	for _, undo := range slices.Backward(d.grown) {
+		undo()
 	}
 	d.nodes -= len(d.grown)
 }
@@ -450,22 +439,33 @@ func (d *jsonDecoder) member(p int, n *node, depth int) int {
 }
 
 // timeValue reads a string or a number of n, which is a field with time features.
-func (d *jsonDecoder) timeValue(p int, n *node) (next int) {
-	var text []byte
-	if d.data[p] == '"' {
-		if text, next = d.str(p + 1); next < 0 {
-			return next
-		}
-	} else {
-		if _, next = number(d.data, p, true); next < 0 {
-			return d.notNumber(p, &n.named)
-		}
-		text = d.data[p:next]
-	}
-	if !d.takeTime(&n.named, text) {
+func (d *jsonDecoder) timeValue(p int, n *node) int {
+	text, next := d.scalar(p, &n.named)
+	if text != nil && !d.takeTime(&n.named, text) {
 		return d.fail(p, event.ReasonSyntax, "field %.80q, %.40q: %s", n.name, text, wantTime)
 	}
 	return next
+}
+
+// scalar reads a value of n that is no object and no array. text is nil for null, for a number that counts as null and
+// after a failure. n is nil for a dropped value.
+func (d *jsonDecoder) scalar(p int, n *named) (text []byte, next int) {
+	if p >= len(d.data) {
+		return nil, d.unexpected(p, "a value")
+	}
+	switch c := d.data[p]; {
+	case c == '"':
+		return d.str(p + 1)
+	case c-'0' <= 9 || c == '-':
+		if _, next = number(d.data, p, true); next < 0 {
+			return nil, d.notNumber(p, n)
+		}
+	default:
+		if next = d.literal(p, n); next < 0 || c != 't' && c != 'f' {
+			return nil, next
+		}
+	}
+	return d.data[p:next], next
 }
 
 // literal reads true, false or null of n. It also reads a NaN or an infinity that notNumber treats as null.
@@ -508,26 +508,10 @@ func (d *jsonDecoder) special(p int, n *node, depth int) int {
 			return next
 		}
 	}
-	var text []byte
-	next, quoted, typed := p, false, false
-	if p >= len(d.data) {
-		return d.unexpected(p, "a value")
-	}
-	switch c := d.data[p]; {
-	case c == '"':
-		quoted = true
-		if text, next = d.str(p + 1); next < 0 {
-			return next
-		}
-	case c-'0' <= 9 || c == '-':
-		if _, next = number(d.data, p, true); next < 0 {
-			return d.notNumber(p, &n.named)
-		}
-		text, typed = d.data[p:next], true
-	case c == '{' || c == '[':
+	if p < len(d.data) && (d.data[p] == '{' || d.data[p] == '[') {
 		reason, remedy := event.ReasonSyntax, ""
 		switch {
-		case n.role == isLabel && c == '[':
+		case n.role == isLabel && d.data[p] == '[':
 			reason, remedy = event.ReasonLabel, ": an event has one label; for several, learn a model for each, as with jq -c '.label |= (index(\"CLASS\") != null)'"
 		case n.role == isLabel:
 			reason, remedy = event.ReasonLabel, fmt.Sprintf(": name the value in it, as in record.label = \"%.80s.name\"", n.name)
@@ -535,16 +519,14 @@ func (d *jsonDecoder) special(p int, n *node, depth int) int {
 			reason = event.ReasonWeight
 		}
 		return d.fail(p, reason, "field %.80q holds several values%s", n.name, remedy)
-	case c != 't' && c != 'f':
-		return d.literal(p, &n.named) // null has no effect
-	default:
-		if next = d.literal(p, &n.named); next < 0 {
-			return next
-		}
-		text = d.data[p:next]
 	}
+	text, next := d.scalar(p, &n.named)
+	if text == nil {
+		return next // null has no effect
+	}
+	quoted := d.data[p] == '"'
 	if n.role == isLabel {
-		if d.seen.value(next - p); typed {
+		if d.seen.value(next - p); !quoted && d.data[p] != 't' && d.data[p] != 'f' {
 			text = d.typedLabel(text)
 		}
 	}
@@ -556,21 +538,9 @@ func (d *jsonDecoder) special(p int, n *node, depth int) int {
 
 // skip reads a value without using it.
 func (d *jsonDecoder) skip(p, depth int) int {
-	if p >= len(d.data) {
-		return d.unexpected(p, "a value")
-	}
-	switch c := d.data[p]; {
-	case c == '"':
-		_, p = d.str(p + 1)
+	if p >= len(d.data) || d.data[p] != '{' && d.data[p] != '[' {
+		_, p = d.scalar(p, nil)
 		return p
-	case c-'0' <= 9 || c == '-':
-		_, next := number(d.data, p, true)
-		if next < 0 {
-			return d.notNumber(p, nil)
-		}
-		return next
-	case c != '{' && c != '[':
-		return d.literal(p, nil)
 	}
 	if depth == maxDepth {
 		return d.fail(p, event.ReasonSyntax, "nested deeper than %d", maxDepth)
@@ -739,14 +709,14 @@ func (d *jsonDecoder) child(n *node, key []byte, p, depth int) *node {
 	if !d.room(n, len(joint)+len(key)) {
 		return d.passing(n, joint, key, p, depth)
 	}
-	c := d.node(n, joint, key, p)
+	c := d.join(new(node), n, joint, key, p)
 	if c.plain {
 		name := string(key)
 		if n.children == nil {
 			n.children = map[string]*node{}
 		}
 		n.children[name] = c
-		d.grown = append(d.grown, addition{parent: n, key: name})
+		d.grown = append(d.grown, func() { delete(n.children, name) })
 	}
 	return c
 }
@@ -758,9 +728,9 @@ func (d *jsonDecoder) element(n *node, i, p, depth int) *node {
 		return d.index
 	}
 	for at := len(n.elements); at <= i && d.room(n, len("[")+len(key(at))); at++ {
-		c := d.node(n, "[", key(at), p)
+		c := d.join(new(node), n, "[", key(at), p)
 		n.elements = append(n.elements, c)
-		d.grown = append(d.grown, addition{parent: n, element: true})
+		d.grown = append(d.grown, func() { n.elements = n.elements[:len(n.elements)-1] })
 		if at == i {
 			return c
 		}
@@ -781,28 +751,16 @@ func (d *jsonDecoder) passing(n *node, joint string, key []byte, p, depth int) *
 		c = &node{}
 		d.spare[depth] = c
 	}
-	if !d.join(c, n, joint, key, p) {
-		return nil
-	}
-	return c
+	return d.join(c, n, joint, key, p)
 }
 
-// node returns a new node whose name continues the name of parent. The hash continues too, because joined names never
-// exceed the stored length.
-func (d *jsonDecoder) node(parent *node, joint string, key []byte, p int) *node {
-	c := &node{}
-	if !d.join(c, parent, joint, key, p) {
-		return nil
-	}
-	return c
-}
-
-// join makes c a new node, as node does, but in the memory of c. It returns false after a failure.
-func (d *jsonDecoder) join(c, parent *node, joint string, key []byte, p int) bool {
+// join makes c a new node whose name continues the name of parent, and returns it, or nil after a failure. The hash
+// continues too, because joined names never exceed the stored length.
+func (d *jsonDecoder) join(c, parent *node, joint string, key []byte, p int) *node {
 	size := parent.size + len(joint) + len(key)
 	if size > maxFieldBytes {
 		d.fail(p, event.ReasonOversize, "field %.80q…: a name of %d bytes, the most is %d", parent.name+joint+string(key[:min(len(key), 80)]), size, maxFieldBytes)
-		return false
+		return nil
 	}
 	d.made++
 	long := c.long
@@ -816,7 +774,7 @@ func (d *jsonDecoder) join(c, parent *node, joint string, key []byte, p int) boo
 		if c.plain = parent.plain && d.nodes < d.c.MaxFields; c.plain {
 			d.nodes++
 		}
-		return true
+		return c
 	}
 	if long == nil {
 		long = xxhash.New()
@@ -830,7 +788,7 @@ func (d *jsonDecoder) join(c, parent *node, joint string, key []byte, p int) boo
 	long.WriteString(joint)
 	long.Write(key)
 	c.named = d.hashed(cutName(name), event.Mix(long.Sum64()+d.s.Seed))
-	return true
+	return c
 }
 
 // closedObject reports whether a line is a complete JSON object.

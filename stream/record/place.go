@@ -4,6 +4,7 @@ package record
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 
 	"blankout/internal/event"
@@ -47,8 +48,8 @@ func (d *places) end(r *Record, e *event.Example) {
 		d.complete(r, e)
 	}
 	if e.Refused != nil {
-		for i := len(d.grown) - 1; i >= 0; i-- {
-			d.grown[i]()
+		for _, undo := range slices.Backward(d.grown) {
+			undo()
 		}
 		d.count -= len(d.grown)
 	}

@@ -350,34 +350,26 @@ func (r *protoReader) list(f *protoField, own []uint64, body []byte, p *place, d
 		return r.element(p, i-1)
 	}
 	for _, mark := range own {
-		_, wire, value := valueAt(body, mark)
-		switch {
-		case f.message != nil:
-			at := element()
-			if at == nil || !r.within(f.message, bodyAt(body, mark), at, depth+1) {
-				return false
-			}
-			continue
-		case wire == f.wire:
-			at := element()
-			if at == nil {
-				return false
-			}
-			if _, ok := r.scalar(f, value, at, word); !ok {
-				return false
-			}
-			continue
+		_, wire, rest := valueAt(body, mark)
+		if wire != f.wire { // a packed list
+			rest = bodyAt(body, mark)
 		}
-		for packed := bodyAt(body, mark); len(packed) > 0; {
+		for n, ok := 0, false; len(rest) > 0; rest = rest[n:] {
 			at := element()
 			if at == nil {
 				return false
 			}
-			n, ok := r.scalar(f, packed, at, word)
+			if f.message != nil {
+				ok = r.within(f.message, bodyAt(body, mark), at, depth+1)
+			} else {
+				n, ok = r.scalar(f, rest, at, word)
+			}
 			if !ok {
 				return false
 			}
-			packed = packed[n:]
+			if wire == f.wire {
+				break
+			}
 		}
 	}
 	return true

@@ -220,7 +220,7 @@ func formatNamed(name string) *format {
 // formats lists the record formats, the default first. To add a format, write a new file in this package and a line
 // here.
 var formats = []format{
-	{"json", []string{".json", ".jsonl", ".ndjson"}, newJSON, framing{finished: closedObject}},
+	{"json", []string{".json", ".jsonl", ".ndjson", ".parquet"}, newJSON, framing{finished: closedObject}},
 	{"svmlight", []string{".svm", ".svmlight", ".libsvm"}, newSvmlight, framing{comment: '#'}},
 	{"vw", []string{".vw"}, newVW, framing{}},
 	{"csv", []string{".csv", ".tsv"}, newCSV, framing{quotes: true}},
@@ -238,13 +238,8 @@ func Formats() (names []string) {
 }
 
 // FileFormats returns the names of the formats for files.
-func FileFormats() (names []string) {
-	for _, f := range formats {
-		if !f.framing.none {
-			names = append(names, f.name)
-		}
-	}
-	return names
+func FileFormats() []string {
+	return slices.DeleteFunc(Formats(), func(name string) bool { return formatNamed(name).framing.none })
 }
 
 // FormatName returns c.Format, or the default format.
@@ -260,9 +255,6 @@ func (c Config) HasSchemas() bool {
 // Parquet file are read as JSON.
 func FormatOf(name string) string {
 	base := strings.TrimSuffix(strings.TrimSuffix(filepath.Base(name), ".gz"), ".zst")
-	if filepath.Ext(base) == ".parquet" {
-		return "json"
-	}
 	for _, f := range formats {
 		if slices.Contains(f.suffixes, filepath.Ext(base)) {
 			return f.name
@@ -391,8 +383,6 @@ func (c Config) checkGroups() error {
 			owner[name] = group
 		}
 	}
-	var last event.Span
-	var in string
 	type span struct {
 		event.Span
 		group string
@@ -406,11 +396,10 @@ func (c Config) checkGroups() error {
 		}
 	}
 	slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.From, b.From) })
-	for _, s := range spans {
-		if s.From < last.To {
-			return event.KeyErrorf("groups", "groups: %q and %q share a column: put each column in one group", in, s.group)
+	for i := range spans {
+		if i > 0 && spans[i].From < spans[i-1].To {
+			return event.KeyErrorf("groups", "groups: %q and %q share a column: put each column in one group", spans[i-1].group, spans[i].group)
 		}
-		last, in = s.Span, s.group
 	}
 	return nil
 }
@@ -440,13 +429,18 @@ func (c Config) Regroup(s *event.Schema) {
 	s.ColumnGroups = c.columnGroups()
 	s.Fields = slices.Clone(s.Fields) // a View shares the slice and must not change
 	for i := range s.Fields {
-		s.Fields[i].Group = ""
-		for group, names := range c.Groups {
-			if slices.Contains(names, s.Fields[i].Name) {
-				s.Fields[i].Group = group
-			}
+		s.Fields[i].Group = c.groupOf(s.Fields[i].Name)
+	}
+}
+
+// groupOf returns the group of a field, or "".
+func (c Config) groupOf(field string) string {
+	for group, names := range c.Groups {
+		if slices.Contains(names, field) {
+			return group
 		}
 	}
+	return ""
 }
 
 // ReadGroups parses groups, one per line. A line has the name, then the fields or, for a sparse text format, columns
@@ -552,7 +546,7 @@ func (c Config) Settings() map[string]string {
 // GroupSettings returns the settings that determine which features die together, or "". If weights depend on them, they
 // are part of the fingerprint under the key groups.
 func (c Config) GroupSettings() string {
-	if c.GroupEvery == 0 && len(c.Groups) == 0 {
+	if !c.Grouped() {
 		return ""
 	}
 	data, err := json.Marshal(groupSettings{c.GroupEvery, c.Groups})

@@ -532,3 +532,11 @@ func word(data []byte, p int) int {
 	}
 	return p
 }
+
+// skipBlanks returns the position of the first byte from p on that is not blank.
+func skipBlanks(data []byte, p int) int {
+	for p < len(data) && blank(data[p]) {
+		p++
+	}
+	return p
+}

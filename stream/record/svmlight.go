@@ -80,9 +80,7 @@ func (d *Svmlight) DecodeFeatures(r *Record, e *event.Example) (label []byte, ok
 				}
 			}
 		}
-		for p < len(data) && blank(data[p]) {
-			p++
-		}
+		p = skipBlanks(data, p)
 		if p >= len(data) || data[p] == '#' {
 			break
 		}
@@ -100,23 +98,13 @@ func (d *Svmlight) DecodeFeatures(r *Record, e *event.Example) (label []byte, ok
 			return nil, d.refuseEntry(r, e, start)
 		}
 		name := data[start:p]
-		p++
 		var x float64
-		q, whole := p, uint64(0)
-		for q < len(data) && data[q]-'0' <= 9 && q-p < 15 {
-			whole = 10*whole + uint64(data[q]-'0')
-			q++
+		x, p = number(data, p+1, false)
+		if p < 0 || p < len(data) && !blank(data[p]) && data[p] != '#' {
+			return nil, d.refuseEntry(r, e, start)
 		}
-		if q > p && (q >= len(data) || data[q] == ' ') {
-			x, p = float64(whole), q
-		} else {
-			x, p = number(data, p, false)
-			if p < 0 || p < len(data) && !blank(data[p]) && data[p] != '#' {
-				return nil, d.refuseEntry(r, e, start)
-			}
-			if x > maxMagnitude || x < -maxMagnitude {
-				return nil, d.refuse(r, e, event.ReasonOutOfRange, "byte %d: %.60q is beyond 1e30", start+1, data[start:p])
-			}
+		if x > maxMagnitude || x < -maxMagnitude {
+			return nil, d.refuse(r, e, event.ReasonOutOfRange, "byte %d: %.60q is beyond 1e30", start+1, data[start:p])
 		}
 		if !keep {
 			if d.tooMany() {
@@ -144,11 +132,9 @@ func (d *Svmlight) DecodeFeatures(r *Record, e *event.Example) (label []byte, ok
 
 // labelText returns the label at the start of a line, and its end.
 func (d *Svmlight) labelText(r *Record, e *event.Example) (label []byte, end int, ok bool) {
-	data, p := r.Value, 0
-	for p < len(data) && blank(data[p]) {
-		p++
-	}
-	start := p
+	data := r.Value
+	start := skipBlanks(data, 0)
+	p := start
 	for p < len(data) && !blank(data[p]) && data[p] != '#' {
 		if data[p] == ':' || data[p] == ',' {
 			return nil, 0, d.refuse(r, e, event.ReasonLabel, "byte %d: %q where the label should be", start+1, data[start:word(data, start)])

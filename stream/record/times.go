@@ -31,52 +31,46 @@ func (t *times) eventTime(text []byte, order event.DayOrder) (d date, ok bool) {
 }
 
 // epoch returns the time of a number that lies between 1973 and 2100 in seconds, milliseconds, microseconds or
-// nanoseconds since 1970, or that is a date since 1970 as in 20260131 or 20260131235959.
+// nanoseconds since 1970, or whose digits are a date since 1970: YYYYMMDD, YYYYMMDDHH, YYYYMMDDHHMM, YYYYMMDDHHMMSS or
+// YYMMDDHHMM.
 func epoch(x float64, zone *time.Location) (ms int64, ok bool) {
-	if ms, ok := compact(x, zone); ok {
-		return ms, true
+	whole, n := x == math.Trunc(x), int(x)
+	if whole && x >= 1.9e9 && x < 1e12 { // as an epoch such a number would be in another century, or after 2030
+		short := 0
+		switch {
+		case n >= 1e11: // YYYYMMDDHHMM
+			short = n * 100
+		case n >= 19e8 && n < 21e8: // YYYYMMDDHH
+			short = n * 1e4
+		case n < 1e10: // YYMMDDHHMM
+			short = (n + 2000_00_00_00_00) * 100
+		}
+		if ms, ok := stamp(short, 2099, zone); ok {
+			return ms, true
+		}
 	}
 	for _, per := range []float64{1, 1e3, 1e6, 1e9} {
 		if x >= 1e8*per && x < 4.1e9*per {
 			return int64(x / per * 1000), true
 		}
 	}
-	if x != math.Trunc(x) {
+	switch {
+	case !whole || n < leastEpoch || n > 21001231 && n < leastEpoch*1e6:
 		return 0, false
+	case n <= 21001231:
+		n *= 1e6
 	}
-	n, clock := int(x), 0
-	if x >= leastEpoch*1e6 {
-		n, clock = n/1e6, n%1e6
-	}
-	if n < leastEpoch || n > 21001231 || clock/100%100 > 59 || clock%100 > 59 || clock/1e4 > 23 {
-		return 0, false
-	}
-	at := time.Date(n/10000, time.Month(n/100%100), n%100, clock/1e4, clock/100%100, clock%100, 0, zone)
-	return at.UnixMilli(), n/100%100 == int(at.Month()) && n%100 == at.Day()
+	return stamp(n, 2100, zone)
 }
 
-// compact reads a number whose digits are YYYYMMDDHHMM, YYYYMMDDHH or YYMMDDHHMM, of the years 1970 to 2099. As an epoch
-// such a number would be in another century, or after 2030.
-func compact(x float64, zone *time.Location) (ms int64, ok bool) {
-	if x != math.Trunc(x) || x < 1.9e9 || x >= 1e12 {
+// stamp returns the time whose digits are YYYYMMDDHHMMSS, from 1970 to the last year.
+func stamp(n, last int, zone *time.Location) (ms int64, ok bool) {
+	year, month, day, hour, minute, second := n/1e10, n/1e8%100, n/1e6%100, n/1e4%100, n/100%100, n%100
+	if year < 1970 || year > last || hour > 23 || minute > 59 || second > 59 {
 		return 0, false
 	}
-	n := int(x)
-	switch {
-	case n >= 1e11: // YYYYMMDDHHMM
-	case n >= 19e8 && n < 21e8: // YYYYMMDDHH
-		n *= 100
-	case n < 1e10: // YYMMDDHHMM
-		n += 2000_00_00_00_00
-	default:
-		return 0, false
-	}
-	minute, hour, day, month, year := n%100, n/100%100, n/10000%100, n/1000000%100, n/100000000
-	if year < 1970 || year > 2099 || month < 1 || month > 12 || day < 1 || hour > 23 || minute > 59 {
-		return 0, false
-	}
-	at := time.Date(year, time.Month(month), day, hour, minute, 0, 0, zone)
-	return at.UnixMilli(), at.Day() == day
+	at := time.Date(year, time.Month(month), day, hour, minute, second, 0, zone)
+	return at.UnixMilli(), int(at.Month()) == month && at.Day() == day
 }
 
 // dateScan reads a date from the start of its text.
@@ -388,19 +382,16 @@ func (d *core) timesOf(name string) *timeFeatures {
 
 // takeTime uses the text of a field as a time, and reports whether it is a time. A number may have any unit since 1970.
 func (d *core) takeTime(n *named, text []byte) bool {
-	if x, next := number(text, 0, false); next == len(text) && next > 0 {
-		ms, ok := epoch(x, d.times.zone)
-		if !ok {
-			ms, ok = int64(x), math.Abs(x) < 1<<62
-		}
-		if ok {
-			d.times.met = append(d.times.met, timeMet{n.times, ms})
-		}
-		return ok
+	var ms int64
+	x, next := number(text, 0, false)
+	ok := next == len(text) && next > 0
+	if !ok {
+		ms, ok = d.orderedDate(n, text)
+	} else if ms, ok = epoch(x, d.times.zone); !ok {
+		ms, ok = int64(x), math.Abs(x) < 1<<62
 	}
-	at, ok := d.orderedDate(n, text)
 	if ok {
-		d.times.met = append(d.times.met, timeMet{n.times, at})
+		d.times.met = append(d.times.met, timeMet{n.times, ms})
 	}
 	return ok
 }

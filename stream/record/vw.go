@@ -56,9 +56,7 @@ func (d *vwDecoder) head(r *Record, e *event.Example) int {
 		bar = len(data)
 	}
 	for p, words := 0, 0; ; words++ {
-		for p < bar && blank(data[p]) {
-			p++
-		}
+		p = skipBlanks(data[:bar], p)
 		if p == bar {
 			return bar
 		}
@@ -122,9 +120,7 @@ func (d *vwDecoder) namespace(r *Record, e *event.Example, p int) int {
 		scale, p = value, end
 	}
 	for {
-		for p < len(data) && blank(data[p]) {
-			p++
-		}
+		p = skipBlanks(data, p)
 		if p >= len(data) || data[p] == '|' {
 			return p
 		}

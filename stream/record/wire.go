@@ -68,11 +68,9 @@ func (d *wire) schema(ctx context.Context, id uint32) (compiled, error) {
 		return c, nil
 	}
 	s, err := d.registry.Schema(ctx, id)
-	var denied *registry.DeniedError
-	switch {
-	case errors.As(err, &denied):
-		return compiled{err: err}, nil // the schema may become known later
-	case err != nil:
+	if denied, ok := errors.AsType[*registry.DeniedError](err); ok {
+		return compiled{err: denied}, nil // the schema may become known later
+	} else if err != nil {
 		return compiled{}, err
 	}
 	var c compiled
@@ -91,13 +89,7 @@ func (d *wire) schema(ctx context.Context, id uint32) (compiled, error) {
 // jsonSchema decodes JSON after the header of the wire format. It does not need the schema.
 type jsonSchema struct{ *jsonDecoder }
 
-func newJSONSchema(c core) (Decoder, error) {
-	d, err := newJSON(c)
-	if err != nil {
-		return nil, err
-	}
-	return &jsonSchema{d.(*jsonDecoder)}, nil
-}
+func newJSONSchema(c core) (Decoder, error) { return &jsonSchema{newJSONDecoder(c)}, nil }
 
 func (d *jsonSchema) Decode(ctx context.Context, r Record, e *event.Example) error {
 	if !d.begin(&r, e, true) {

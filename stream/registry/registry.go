@@ -4,7 +4,6 @@ package registry
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -90,7 +89,9 @@ func (c Config) options() ([]sr.ClientOpt, error) {
 	if err != nil {
 		return nil, err
 	}
-	options := []sr.ClientOpt{sr.URLs(c.urls()...), sr.UserAgent("blankout"), sr.HTTPClient(newHTTPClient(config))}
+	client := secret.Client(config)
+	client.Transport, client.Timeout = limited{client.Transport}, 10*time.Second
+	options := []sr.ClientOpt{sr.URLs(c.urls()...), sr.UserAgent("blankout"), sr.HTTPClient(client)}
 	if c.Username != "" {
 		password, err := secret.Read(c.PasswordFile, c.PasswordEnv)
 		if err == nil && password == "" {
@@ -117,13 +118,7 @@ const maxAnswer = 2 << 20
 
 var errTooLong = fmt.Errorf("the answer is longer than %d bytes", maxAnswer)
 
-// newHTTPClient returns a client that reads responses of at most maxAnswer bytes.
-func newHTTPClient(config *tls.Config) *http.Client {
-	c := secret.Client(config)
-	c.Transport, c.Timeout = limited{c.Transport}, 10*time.Second
-	return c
-}
-
+// limited reads responses of at most maxAnswer bytes.
 type limited struct{ http.RoundTripper }
 
 func (l limited) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -270,15 +265,14 @@ func (c *Client) Schema(ctx context.Context, id uint32) (*Schema, error) {
 	}
 	for pause := c.pause; ; pause = min(2*pause, 30*time.Second) {
 		s, err := c.fetch(ctx, id)
-		if ctx.Err() != nil {
-			c.clear()
+		switch {
+		case ctx.Err() != nil:
+			c.answered(func() {})
 			return nil, ctx.Err()
-		}
-		if err == nil {
-			c.learn(id, s)
+		case err == nil:
+			c.answered(func() { c.known[id] = s })
 			return s, nil
-		}
-		if denies(err) {
+		case denies(err):
 			return nil, c.deny(id, err)
 		}
 		c.fail(id, err, pause)
@@ -297,28 +291,21 @@ func denies(err error) bool {
 	return ok && answer.ErrorCode != 0 && slices.Contains(final, answer.StatusCode) || errors.Is(err, errTooLong) || errors.Is(err, errReferences)
 }
 
-func (c *Client) learn(id uint32, s *Schema) {
-	c.mu.Lock()
-	c.known[id] = s
-	c.mu.Unlock()
-	c.clear()
-}
-
 func (c *Client) deny(id uint32, err error) error {
 	d := denial{&DeniedError{err}, time.Now().Add(askAgain)}
-	c.mu.Lock()
-	if len(c.denied) >= maxDenied {
-		clear(c.denied)
-	}
-	c.denied[id] = d
-	c.mu.Unlock()
-	c.clear()
+	c.answered(func() {
+		if len(c.denied) >= maxDenied {
+			clear(c.denied)
+		}
+		c.denied[id] = d
+	})
 	return d.err
 }
 
-// clear records that no caller is waiting.
-func (c *Client) clear() {
+// answered calls keep, and records that no caller is waiting.
+func (c *Client) answered(keep func()) {
 	c.mu.Lock()
+	keep()
 	waited := c.status.LastError != ""
 	since := c.status.Since
 	c.status.LastError, c.status.Since = "", time.Time{}

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"blankout/internal/event"
 )
@@ -111,19 +112,12 @@ func trimUnit(s string) string {
 // ungrouped removes the thousands separators from a whole number. A number without separators may have any digits. If
 // there are separators, the first group has one to three digits and no leading 0, and each other group has three.
 func (n Notation) ungrouped(whole string) (digits string, ok bool) {
-	groups := strings.FieldsFunc(whole, func(r rune) bool { return n.separates(r) })
-	marks := strings.Count(whole, n.Thousands)
+	groups := strings.FieldsFunc(whole, n.separates)
 	if n.Thousands == "" || len(groups) < 2 {
 		return whole, isDigits(whole)
 	}
-	if n.Thousands == " " || n.Thousands == "'" {
-		marks = strings.Count(strings.Map(func(r rune) rune {
-			if n.separates(r) {
-				return '_'
-			}
-			return r
-		}, whole), "_")
-	}
+	digits = strings.Join(groups, "")
+	marks := utf8.RuneCountInString(whole) - utf8.RuneCountInString(digits)
 	if marks != len(groups)-1 || len(groups[0]) > 3 || groups[0][0] == '0' {
 		return "", false
 	}
@@ -132,7 +126,7 @@ func (n Notation) ungrouped(whole string) (digits string, ok bool) {
 			return "", false
 		}
 	}
-	return strings.Join(groups, ""), true
+	return digits, true
 }
 
 // separates reports whether r is the thousands separator. Any kind of blank or apostrophe matches the configured kind.

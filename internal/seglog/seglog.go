@@ -1,5 +1,5 @@
 // Package seglog has what the logs on disk of the packages inbox and labels share. A log is a directory with one owner.
-// Its segments are files whose names begin with a number in 16 hexadecimal digits.
+// Its segments are files whose names begin with a number in 16 hexadecimal digits. Checkpoints use Sync, too.
 package seglog
 
 import (
