@@ -42,7 +42,7 @@ type loop struct {
 	finished chan func() // results of jobs, as functions to call
 	end      func()      // ends the run like the caller's context
 
-	intake    Intake
+	intake    intake
 	saver     saver
 	publisher publisher
 	validator validator
@@ -55,13 +55,7 @@ func newLoop(r *Runner) *loop {
 		current: Status{Started: now},
 		first:   r.Learner.Alarms(math.MaxUint64), finished: make(chan func(), 2), // capacity for the result of every job
 	}
-	l.intake = Intake{
-		Learner: r.Learner, Refused: r.Config.Refused, DeadLetters: r.DeadLetters, Labels: r.Labels, Unnamed: r.Config.Unnamed, Log: l.log,
-		retry: l.retry, Answer: r.Answer, Waits: r.Waits,
-	}
-	if !r.unread {
-		l.intake.recent, l.intake.Turns.Asked = &r.recent, &r.asked
-	}
+	l.intake = intake{Runner: r, log: l.log, retry: l.retry}
 	l.logged = l.first
 	for _, reading := range r.Learner.Schema().Readings {
 		if reading.Final() {
@@ -71,7 +65,7 @@ func newLoop(r *Runner) *loop {
 	for _, p := range r.Offsets {
 		l.before += p.Records
 	}
-	l.saver = saver{status: r.Saved, job: job{finished: l.finished}, log: l.log, runner: r, fingerprint: r.Fingerprint, last: now, next: r.Config.SaveEvents}
+	l.saver = saver{status: r.Saved, job: job{finished: l.finished}, log: l.log, runner: r, last: now, next: r.Config.SaveEvents}
 	l.publisher = publisher{config: &r.Config}
 	l.validator.job.finished = l.finished
 	return l
@@ -214,7 +208,7 @@ func (l *loop) part(ctx context.Context, b *event.Batch, own []columns, from int
 		}
 		b = &views[l.Challengers.Leader]
 	}
-	n, failed, err := l.intake.Admit(ctx, b)
+	n, failed, err := l.intake.admit(ctx, b)
 	if err != nil {
 		return err
 	}
@@ -322,7 +316,7 @@ type warned struct {
 
 // warn logs new Warnings. A Warning that ends and returns is logged again only if the number of records has doubled.
 func (l *loop) warn(final bool) {
-	l.current.Warnings = l.Learner.Warnings(l.saver.fingerprint, final)
+	l.current.Warnings = l.Learner.Warnings(l.Fingerprint, final)
 	for kind, w := range l.warned {
 		w.on = slices.ContainsFunc(l.current.Warnings, func(x health.Warning) bool { return x.Kind == kind })
 		l.warned[kind] = w
@@ -354,7 +348,7 @@ func (l *loop) sayReadings(end bool) {
 
 // freeze copies the current state. It copies only parts that have changed since the last copy.
 func (l *loop) freeze() *frozen {
-	return &frozen{Snapshot: l.Learner.Snapshot(), offsets: l.Offsets.Clone(), fingerprint: l.saver.fingerprint, records: l.before + l.records}
+	return &frozen{Snapshot: l.Learner.Snapshot(), offsets: l.Offsets.Clone(), fingerprint: l.Fingerprint, records: l.before + l.records}
 }
 
 // frozen is the state at one moment, for jobs.
@@ -369,7 +363,7 @@ type frozen struct {
 // report publishes the Status. notReady is the value of Status.NotReady.
 func (l *loop) report(notReady string) {
 	s := l.current
-	s.Counts = l.intake.Counts()
+	s.Counts = l.intake.copied()
 	s.NotReady = cmp.Or(notReady, l.saver.lastError)
 	s.Save = l.saver.status
 	s.Partitions = make([]PartitionStatus, len(l.Offsets))

@@ -155,23 +155,14 @@ func (l *loop) promote(i int, why string) {
 	for _, x := range c.All {
 		x.Paired = measure.NewPaired(records)
 	}
-	l.learnWith(leader.Learner)
-	l.saver.fingerprint = leader.Fingerprint
+	l.Learner, l.Fingerprint = leader.Learner, leader.Fingerprint
 	l.first, l.warned = leader.Learner.Alarms(math.MaxUint64), map[string]warned{}
 	l.logged = l.first
-	l.intake.recent.clear()
+	l.recent.clear()
 	l.takeValidator(leader)
 	l.saver.moved, l.unreported = true, true
 	l.publish()
 	_ = failpoint.Here("run.promoted")
-}
-
-// learnWith replaces the Learner of the loop and of the leader.
-func (l *loop) learnWith(x *online.Learner) {
-	l.Learner, l.intake.Learner = x, x
-	if l.Challengers != nil {
-		l.Challengers.leader().Learner = x
-	}
 }
 
 // takeValidator makes the leader's validator the current validator. It discards kept events, because the columns may
@@ -208,12 +199,11 @@ func (l *loop) beginChallengers() {
 // learnPart learns the first n events of a part with all learners, or with the single Learner. views has the part as
 // each learner decodes it.
 func (l *loop) learnPart(ctx context.Context, b *event.Batch, n int, p *event.Position, views []event.Batch) error {
-	if l.Challengers == nil {
-		return l.intake.Learn(ctx, b, n, p)
+	if l.Challengers != nil {
+		l.intake.round = l.Challengers.begin(views, l.intake.holdout, l.before+l.records)
+		defer func() { l.intake.round = nil }()
 	}
-	l.intake.round = l.Challengers.begin(views, l.intake.Holdout, l.before+l.records)
-	defer func() { l.intake.round = nil }()
-	return l.intake.Learn(ctx, b, n, p)
+	return l.intake.learn(ctx, b, n, p)
 }
 
 // publish adds the models of the other learners to the leader's model.

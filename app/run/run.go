@@ -1,6 +1,6 @@
 // Package run implements the loop that learns from a stream, and its jobs.
 //
-// The loop (loop.go) processes batches that are read ahead (ahead.go). An [Intake] (intake.go) processes each record.
+// The loop (loop.go) processes batches that are read ahead (ahead.go). An intake (intake.go) processes each record.
 // A [Challengers] has more learners of the same stream, which learn in addition to the leader (challengers.go) and
 // can replace it (promote.go).
 //
@@ -45,7 +45,7 @@ type Runner struct {
 	Challengers *Challengers
 	Schema      *event.Schema // schema that the Source's decoder extends
 	// Fingerprint has the settings, besides the Learner's, that determine the meaning of the weights: how records
-	// become events. It is part of every checkpoint, and Resume compares it.
+	// become events. It is part of every checkpoint, and Resume compares it. A promotion replaces it by the new leader's.
 	Fingerprint online.Fingerprint
 
 	// Save writes a checkpoint durably and returns its name and size; nil disables saving. Run calls Save on a
@@ -86,7 +86,7 @@ type Runner struct {
 	asked      atomic.Uint64 // number of requests for published models
 	validation atomic.Bool   // a validation was requested
 	promotions promotions    // requested promotions
-	unread     bool          // Published and Recent have no readers
+	unread     bool          // Published has no readers
 	recent     recentRing
 }
 

@@ -23,10 +23,9 @@ import (
 // saver writes checkpoints.
 type saver struct {
 	job
-	log         *slog.Logger
-	runner      *Runner
-	fingerprint online.Fingerprint // fingerprint of the leader
-	promoting   []promotion        // promotions that are not in a checkpoint yet
+	log       *slog.Logger
+	runner    *Runner
+	promoting []promotion // promotions that are not in a checkpoint yet
 
 	status    SaveStatus
 	moved     bool   // the state has changed since the latest save

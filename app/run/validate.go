@@ -52,7 +52,7 @@ func (l *loop) startValidating() (err error) {
 	if l.intake.kept, err = validate.NewReservoir(c.Reservoir, l.Reservoir); err != nil {
 		return err
 	}
-	l.intake.Holdout, l.validator.schedule = c.Holdout, validate.NewSchedule(c, l.before+l.records)
+	l.intake.holdout, l.validator.schedule = c.Holdout, validate.NewSchedule(c, l.before+l.records)
 	switch {
 	case c.Events != validate.AutoEvents:
 	case l.Labels != nil:
