@@ -3,6 +3,7 @@ package serve
 // This file limits concurrent requests and slow clients.
 
 import (
+	"context"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -42,20 +43,14 @@ func (g *gate) wait(r *http.Request) bool {
 	if g.active.Add(1) > int64((1+gateQueue)*cap(g.places)) {
 		return false
 	}
-	select {
-	case g.places <- struct{}{}: // a place is free
-		return true
-	default:
-	}
-	patience := time.NewTimer(gateWait)
-	defer patience.Stop()
+	ctx, cancel := context.WithTimeout(r.Context(), gateWait)
+	defer cancel()
 	select {
 	case g.places <- struct{}{}:
 		return true
-	case <-patience.C:
-	case <-r.Context().Done():
+	case <-ctx.Done():
+		return false
 	}
-	return false
 }
 
 // leave releases the place and counts the request as answered or failed.

@@ -15,17 +15,16 @@ import (
 const defaultFields = 100
 
 // features answers GET /v1/features with the health of the fields.
-func (t *site) features(w http.ResponseWriter, r *http.Request) {
+func (t *site) features(w http.ResponseWriter, r *http.Request) bool {
 	limit, ok := asked(w, r, "limit", "fields", 0, math.MaxInt, defaultFields)
 	if !ok {
-		return
+		return false
 	}
 	report := t.service.status().Learner.Health
 	if report == nil {
-		fail(w, http.StatusServiceUnavailable, "no event has been learned yet", r.URL.Path)
-		return
+		return fail(w, http.StatusServiceUnavailable, "no event has been learned yet", r.URL.Path)
 	}
-	reply(w, http.StatusOK, struct {
+	return reply(w, http.StatusOK, struct {
 		*health.Health
 		Watched int                  `json:"watched"` // number of monitored fields
 		Fields  []health.FieldHealth `json:"fields"`

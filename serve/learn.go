@@ -35,9 +35,6 @@ type learned struct {
 // learn handles POST /v1/learn: events in the format of the stream, one per line. JSON events may also be concatenated
 // or in an array.
 func (t *site) learn(w http.ResponseWriter, r *http.Request) (ok bool) {
-	if !plain(w, r) {
-		return false
-	}
 	key := r.Header.Get("Idempotency-Key")
 	if len(key) > maxKey {
 		return fail(w, http.StatusBadRequest, fmt.Sprintf("%d bytes, the most is %d", len(key), maxKey), "Idempotency-Key")

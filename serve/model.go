@@ -123,24 +123,22 @@ func tag(m *served.Model, form string) string {
 
 // get handles GET /v1/model. It sends the model as a file. For Accept: application/json it sends the head and the
 // splines of the model as JSON, and with ?weights=1 the weights too.
-func (s *models) get(w http.ResponseWriter, r *http.Request) {
+func (s *models) get(w http.ResponseWriter, r *http.Request) (ok bool) {
 	weights, ok := switched(w, r, "weights")
 	if !ok {
-		return
+		return false
 	}
 	m := s.chosen(w, r)
 	if m == nil {
-		return
+		return false
 	}
 	asJSON := strings.Contains(r.Header.Get("Accept"), "application/json")
 	if m.Shards() != nil && (weights || !asJSON) {
-		fail(w, http.StatusNotFound, "the shards of a group are several models: follow kafka://HOST:PORT/NAME-snapshots", r.URL.Path)
-		return
+		return fail(w, http.StatusNotFound, "the shards of a group are several models: follow kafka://HOST:PORT/NAME-snapshots", r.URL.Path)
 	}
 	linear, _ := m.Model.(*model.Linear)
 	if asJSON && weights && linear == nil {
-		fail(w, http.StatusBadRequest, "a kernel model has no feature weights: omit weights=1, or request the file", "query")
-		return
+		return fail(w, http.StatusBadRequest, "a kernel model has no feature weights: omit weights=1, or request the file", "query")
 	}
 	form := ""
 	if asJSON {
@@ -155,15 +153,14 @@ func (s *models) get(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Last-Modified", m.At.UTC().Format(http.TimeFormat))
 	if matches(r.Header.Get("If-None-Match"), tag(m, form)) {
 		w.WriteHeader(http.StatusNotModified)
-		return
+		return true
 	}
 	if asJSON && !weights {
 		w.Header().Set("Content-Type", "application/json")
-		_ = writeJSON(w, m, linear, false)
-		return
+		return writeJSON(w, m, linear, false) == nil
 	}
 	if !s.sending.enter(w, r) {
-		return
+		return false
 	}
 	ok = false
 	defer func() { s.sending.leave(ok) }()
@@ -179,7 +176,7 @@ func (s *models) get(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		panic(http.ErrAbortHandler) // aborting shows the client that the response is incomplete
 	}
-	ok = true
+	return true
 }
 
 // Only a limited number of clients receive a model concurrently, because a model stays in memory while it is sent. A
@@ -213,12 +210,12 @@ func placeOf(m *served.Model) place {
 	return place{m.Version, m.Learner, m.At, time.Since(m.At).Seconds(), m.Events, m.Offsets}
 }
 
-func (s *models) offsets(w http.ResponseWriter, r *http.Request) {
+func (s *models) offsets(w http.ResponseWriter, r *http.Request) bool {
 	m := s.chosen(w, r)
 	if m == nil {
-		return
+		return false
 	}
-	reply(w, http.StatusOK, placeOf(m))
+	return reply(w, http.StatusOK, placeOf(m))
 }
 
 // column is the JSON form of an event.Column.
@@ -301,22 +298,21 @@ type weight struct {
 
 // largest handles GET /v1/model/largest. The response has, for each output, the weights with the largest absolute
 // values, largest first. A model of two classes has one output, for the positive class.
-func (s *models) largest(w http.ResponseWriter, r *http.Request) {
+func (s *models) largest(w http.ResponseWriter, r *http.Request) bool {
 	n, ok := asked(w, r, "n", "weights", 1, maxLargest, defaultLargest)
 	if !ok {
-		return
+		return false
 	}
 	m := s.chosen(w, r)
 	if m == nil {
-		return
+		return false
 	}
 	linear, ok := m.Model.(*model.Linear)
 	if !ok {
-		fail(w, http.StatusNotFound, "a kernel model has no feature weights", r.URL.Path)
-		return
+		return fail(w, http.StatusNotFound, "a kernel model has no feature weights", r.URL.Path)
 	}
 	if !s.sending.enter(w, r) {
-		return
+		return false
 	}
 	defer s.sending.leave(true)
 	type output struct {
@@ -336,7 +332,7 @@ func (s *models) largest(w http.ResponseWriter, r *http.Request) {
 		}
 		answer.Outputs = append(answer.Outputs, out)
 	}
-	reply(w, http.StatusOK, answer)
+	return reply(w, http.StatusOK, answer)
 }
 
 // outputName returns the name of the class of output k.
