@@ -261,7 +261,6 @@ type checkResult struct {
 func (p *program) configCheck() *cobra.Command {
 	var flags configFlags
 	var sample string
-	var asJSON bool
 	c := &cobra.Command{
 		Use:   "check",
 		Short: "Check a configuration; exit with 2 if it has an error",
@@ -311,14 +310,14 @@ that look like a time or an id. Such fields harm the model if they are features.
 			case sample == "":
 				return usageError{errors.New("config check: nothing to check: name a file with -f, or give settings with --set or in the environment")}
 			}
-			if err := p.encode(asJSON, result); err != nil {
+			if err := p.encode(result); err != nil {
 				return err
 			}
 			return result.Sample.learnable(records.Unlabeled || l.Learner.UnlabeledWeight > 0)
 		},
 	}
 	flags.addHere(c)
-	addJSON(c, &asJSON)
+	p.addJSON(c)
 	c.Flags().StringVar(&sample, "sample", "", "name fields of `FILE` that look like a time or an id")
 	return c
 }
@@ -340,7 +339,6 @@ func (p *program) note(text string) {
 
 func (p *program) configShow() *cobra.Command {
 	var flags configFlags
-	var asJSON bool
 	c := &cobra.Command{
 		Use:   "show",
 		Short: "Print the configuration in force and the source of each value, without secrets",
@@ -353,17 +351,17 @@ func (p *program) configShow() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if !asJSON {
+			if !p.json {
 				return l.Show(p.stdout)
 			}
 			values, err := l.Values()
 			if err != nil {
 				return err
 			}
-			return p.encode(true, values)
+			return p.encode(values)
 		},
 	}
 	flags.addHere(c)
-	addJSON(c, &asJSON)
+	p.addJSON(c)
 	return c
 }

@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"context"
 	_ "embed"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -50,7 +49,7 @@ measures the error. It needs no setup and leaves no files, unless you give --kee
 		RunE:    func(c *cobra.Command, _ []string) error { return d.run(c.Context()) },
 	}
 	c.Flags().BoolVar(&d.short, "short", false, "use a fifth of the events")
-	addJSON(c, &d.json)
+	d.addJSON(c)
 	c.Flags().StringVar(&d.keep, "keep", "", "keep the checkpoints in `DIR`")
 	return c
 }
@@ -60,7 +59,6 @@ type demo struct {
 	*program
 	short bool
 	keep  string
-	json  bool
 
 	screen *screen
 	record record.Config
@@ -246,10 +244,10 @@ func (d *demo) summary(ctx context.Context, r *run.Runner, store *checkpoint.Sto
 		fmt.Fprintf(out, "Inspect it: blankout inspect %s%c%s\n", store.Dir(), os.PathSeparator, r.Status().Save.Name)
 	}
 	fmt.Fprintf(out, "For your own topic: blankout config init --brokers HOST:PORT --topic TOPIC --label FIELD, then blankout run\n")
-	if err := out.Flush(); err != nil || !d.json {
+	if err := out.Flush(); err != nil {
 		return err
 	}
-	return json.NewEncoder(d.stdout).Encode(result)
+	return d.encode(result)
 }
 
 // demoResult is the JSON output of demo.

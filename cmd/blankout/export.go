@@ -107,7 +107,6 @@ type corruptFlags struct {
 	scale   bool
 	seed    uint64
 	out     string
-	json    bool
 }
 
 func (p *program) corrupt() *cobra.Command {
@@ -126,7 +125,7 @@ settings, columns, names and groups of a model.`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			noise, err := o.parseNoise(c.Flags().Changed("noise"))
-			if err == nil && o.json && o.out == "-" {
+			if err == nil && p.json && o.out == "-" {
 				err = errors.New("--json and the copies cannot both use standard output: name a file with -o")
 			}
 			if err == nil && (o.copies < 1 || o.copies > 1<<16) {
@@ -153,7 +152,7 @@ settings, columns, names and groups of a model.`,
 	f.BoolVar(&o.scale, "rescale", false, "multiply the survivors of dropout by 1/(1-Q)")
 	f.Uint64Var(&o.seed, "seed", 0, "seed of all random draws")
 	f.StringVarP(&o.out, "output", "o", "-", "`FILE` to write (- is standard output)")
-	addJSON(c, &o.json)
+	p.addJSON(c)
 	return c
 }
 
@@ -284,7 +283,7 @@ func (p *program) runCorrupt(c *cobra.Command, o *corruptFlags, noise loss.Noise
 		return err
 	}
 	screen.done(fmt.Sprintf("%s, %s of each", plural(n, "example"), plural(o.copies, "copy")))
-	return p.encode(o.json, struct {
+	return p.encode(struct {
 		Examples int `json:"examples"`
 		Copies   int `json:"copies"` // number of copies of each example
 	}{n, o.copies})

@@ -37,7 +37,6 @@ type predictFlags struct {
 	maxEvents int
 	explain   explainFlags
 	seed      uint64
-	json      bool
 }
 
 func (p *program) predict() *cobra.Command {
@@ -134,7 +133,7 @@ or for declared ones with --declared.
 	f.IntVar(&o.maxEvents, "max-events", 0, "stop after `N` examples; 0 is all")
 	o.explain.add(c)
 	f.Uint64Var(&o.seed, "seed", 0, "seed of all random draws")
-	addJSON(c, &o.json)
+	p.addJSON(c)
 	return c
 }
 
@@ -163,8 +162,8 @@ func (o *predictFlags) openModel(p *program) (*served.Model, error) {
 }
 
 // predictions returns where the predictions go: "-" is standard output, "" is nowhere.
-func (o *predictFlags) predictions() string {
-	if o.out == "" && !o.json {
+func (p *program) predictions(o *predictFlags) string {
+	if o.out == "" && !p.json {
 		return "-"
 	}
 	return o.out
@@ -205,7 +204,7 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	if err != nil {
 		return err
 	}
-	path := o.predictions()
+	path := p.predictions(o)
 	out, err := p.create(path)
 	if err != nil {
 		return err
@@ -279,7 +278,7 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	p.warnOfUnseen(unmetReport, unmet.examples)
 	about := predicted{deletionReport: deleted.report(), Policies: policies, Unseen: unmetReport, Refused: o.data.tally.refused}
 	if numbers != nil {
-		return p.result(o.json, struct {
+		return p.result(struct {
 			Examples int `json:"examples"`
 			measure.NumbersReport
 			predicted
@@ -292,7 +291,7 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 // classesResult prints the measures of a classification.
 func (p *program) classesResult(o *predictFlags, head *model.Head, r measure.ClassesReport, about predicted) error {
 	p.warn(r.WorseThanConstant(strings.HasPrefix(head.Loss, "logistic")))
-	return p.result(o.json, struct {
+	return p.result(struct {
 		measure.ClassesReport
 		Classes []string `json:"classes"` // names of the rows and columns of the confusion
 		predicted

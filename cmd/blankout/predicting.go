@@ -137,7 +137,7 @@ func (p *program) predictOnly(ctx context.Context, o runFlags, c *config.Config)
 	}
 	s := predictor.Stats()
 	log.Info("stopped", "scored", s.Scored, "refused", s.Refused, "version", s.Version)
-	return p.encode(o.json, map[string]uint64{"scored": s.Scored, "refused": s.Refused, "version": s.Version})
+	return p.encode(map[string]uint64{"scored": s.Scored, "refused": s.Refused, "version": s.Version})
 }
 
 // learned returns a function that returns the model if the model has learned at least one event, otherwise nil. The

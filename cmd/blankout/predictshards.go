@@ -46,7 +46,7 @@ func (p *program) predictWithShards(ctx context.Context, o *predictFlags, m *ser
 	schema := m.Record.Schema()
 	schema.Target = m.Target()
 	o.data.record.KeepValue, o.data.record.Unlabeled = true, o.unlabeled
-	path := o.predictions()
+	path := p.predictions(o)
 	out, err := p.create(path)
 	if err != nil {
 		return err
@@ -71,7 +71,7 @@ func (p *program) predictWithShards(ctx context.Context, o *predictFlags, m *ser
 		return err
 	}
 	x.finish(o.data.tally.refused)
-	return p.result(o.json, x.measures)
+	return p.result(x.measures)
 }
 
 // shardAnswers writes and measures the answers of a set of shards.

@@ -27,7 +27,6 @@ type produceFlags struct {
 	compression string
 	create      bool
 	schema      string
-	json        bool
 }
 
 func (p *program) produce() *cobra.Command {
@@ -69,7 +68,7 @@ Schema (.json). produce registers it as TOPIC-value in the registry of [registry
 			if err != nil {
 				return err
 			}
-			return p.produceFile(c.Context(), o.data, l.Record, config, encode, o.json)
+			return p.produceFile(c.Context(), o.data, l.Record, config, encode)
 		},
 	}
 	settings.add(c)
@@ -81,7 +80,7 @@ Schema (.json). produce registers it as TOPIC-value in the registry of [registry
 	f.Float64Var(&o.rate, "rate", 0, "at most `N` records a second; 0 is no limit")
 	f.StringVar(&o.compression, "compression", "none", "none, gzip, snappy, lz4 or zstd")
 	f.BoolVar(&o.create, "create", false, "create the topic if it is missing")
-	addJSON(c, &o.json)
+	p.addJSON(c)
 	return c
 }
 
@@ -119,7 +118,7 @@ type produceResult struct {
 }
 
 // produceFile writes the records of a file to a topic.
-func (p *program) produceFile(ctx context.Context, name string, recordConfig record.Config, c stream.ProducerConfig, encode func([]byte) ([]byte, error), asJSON bool) (err error) {
+func (p *program) produceFile(ctx context.Context, name string, recordConfig record.Config, c stream.ProducerConfig, encode func([]byte) ([]byte, error)) (err error) {
 	records, err := stream.OpenRecords(name, recordConfig)
 	if err != nil {
 		return err
@@ -162,8 +161,8 @@ func (p *program) produceFile(ctx context.Context, name string, recordConfig rec
 	if err := producer.Flush(ctx); err != nil {
 		return fmt.Errorf("%w (%d records of %s were acknowledged)", err, produced, name)
 	}
-	if asJSON {
-		return p.encode(true, produceResult{c.Topic, produced, time.Since(began).Seconds()})
+	if p.json {
+		return p.encode(produceResult{c.Topic, produced, time.Since(began).Seconds()})
 	}
 	p.note(fmt.Sprintf("produced %s records into topic %q, %s a second", humanize.Comma(int64(produced)), c.Topic,
 		humanize.Comma(int64(float64(produced)/max(time.Since(began).Seconds(), 1e-3)))))

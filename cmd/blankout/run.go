@@ -40,7 +40,6 @@ type runFlags struct {
 	brokers   string
 	topics    string
 	group     string
-	json      bool
 	answers   bool
 	predict   bool
 	shard     *served.ShardInfo // the shard to learn; nil for all partitions
@@ -115,7 +114,7 @@ follows over HTTP or from snapshots. Without predict.topic it then answers reque
 	}
 	f.BoolVar(&o.predict, "predict-only", false, "do not learn: score predict.topic with the model of predict.model")
 	f.BoolVar(&o.answers, "answers", false, "with -d: write the prediction of each event before learning it, a line each")
-	addJSON(c, &o.json)
+	p.addJSON(c)
 	return c
 }
 
@@ -175,7 +174,7 @@ func (p *program) learn(c *cobra.Command, o runFlags, settings *configFlags) err
 	if (o.serve || o.serveOn) && l.HTTP.Address == "" {
 		return usageError{errors.New("--serve and --keep-serving need http.address")}
 	}
-	if o.answers && (o.data == "" || o.json || joins(&l.Config, o)) {
+	if o.answers && (o.data == "" || p.json || joins(&l.Config, o)) {
 		return usageError{errors.New("--answers needs -d, and excludes --json and delayed labels")}
 	}
 	screen := p.newScreen(10 * time.Second)
@@ -225,7 +224,7 @@ func (p *program) learn(c *cobra.Command, o runFlags, settings *configFlags) err
 		stopped = append(stopped, "warnings", status.Warnings)
 	}
 	log.Info("stopped", stopped...)
-	return p.encode(o.json, summary(status, s.runner.Offsets))
+	return p.encode(summary(status, s.runner.Offsets))
 }
 
 // advised adds advice to the error of a run that learned almost no events.

@@ -92,7 +92,7 @@ func (p *program) learnShards(ctx context.Context, o runFlags, c *config.Config)
 		return err
 	}
 	log.Info("stopped", "group", c.Group.Name)
-	return p.encode(o.json, status)
+	return p.encode(status)
 }
 
 // newGroupMember reads what the group has published, and decides the number of shards.

@@ -187,7 +187,7 @@ func (p *program) trainOnline(ctx context.Context, o *trainFlags) (err error) {
 	}
 	p.warnOfClasses(r.Classes, o.online.config)
 	screen.done("trained")
-	return p.result(o.json, r, "reliability", "warnings", "by_missing")
+	return p.result(r, "reliability", "warnings", "by_missing")
 }
 
 // checkOnline creates the learner's configuration from the flags of train. It returns the first error in the flags.
@@ -301,7 +301,7 @@ func (p *program) passOnline(ctx context.Context, o *trainFlags, classes []strin
 	t := &run.Training{
 		Learner: learner, Schema: schema, Unnamed: unnamed && slices.Contains(o.data.paths, "-"), Passes: o.online.passes, Memory: 1 << 30, Refused: run.Policy(o.data.refused),
 		Fingerprint: config.Fingerprint(learner.Config(), data.record, validate.Config{}),
-		Threads:     o.config.Threads, Evaluate: o.json || o.online.passes > 1 && !p.quiet,
+		Threads:     o.config.Threads, Evaluate: p.json || o.online.passes > 1 && !p.quiet,
 		Open: func() (event.Source, error) {
 			all := data.source(schema, data.paths...)
 			if len(o.unlabeled) == 0 {

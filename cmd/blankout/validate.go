@@ -38,7 +38,6 @@ type validateFlags struct {
 	missing string
 	bound   string
 	output  string
-	json    bool
 }
 
 func (p *program) validate() *cobra.Command {
@@ -102,7 +101,7 @@ with -d, and a file of delayed labels with --labels.`,
 	f.StringVarP(&o.output, "output", "o", "", "write the exact solution as a model to `FILE`")
 	f.StringVar(&o.brokers, "brokers", "", "`HOST:PORT,…` [kafka.brokers]")
 	f.StringVar(&o.topics, "topic", "", "`TOPIC,…` [kafka.topics]")
-	addJSON(c, &o.json)
+	p.addJSON(c)
 	return c
 }
 
@@ -282,7 +281,7 @@ func (p *program) runValidate(ctx context.Context, c *config.Config, o *validate
 	if !r.Converged {
 		p.warn(fmt.Sprintf("the tolerance %g was not reached, see the certificate", c.Validate.Tol))
 	}
-	return p.encode(o.json, r)
+	return p.encode(r)
 }
 
 // watched is a source that calls a function with the number of examples of each batch.
