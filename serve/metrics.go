@@ -46,7 +46,7 @@ type view struct {
 	registry   *registry.Client      // nil if records need no schema registry
 	model      *served.Model         // published model; nil before the first
 	predicting *predict.Stats        // nil if no topic is predicted
-	places     []destinationView     // destinations of snapshots
+	places     []destinationStats    // destinations of snapshots
 	requests   requests              // counters of prediction requests
 	sent       requests              // counters of requests for the model
 	open       float64               // number of open HTTP connections

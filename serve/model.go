@@ -25,59 +25,38 @@ import (
 	"blankout/stream/record"
 )
 
-// Latest returns a function that returns the model that a Runner published last. The function returns nil if no model
-// has been published. It is safe for concurrent use. The function asked returns the current record settings of a
-// learner. They may differ between learners and change when the format is detected.
-func Latest(published func() *run.Published, asked func(learner string) *record.Config) func() *served.Model {
+// Newest returns a function that returns the model that a Runner published last for the learner with the given name; ""
+// is the leader. The function returns nil if there is no such model. It is safe for concurrent use. The function asked
+// returns the current record settings, which change when the format is detected, and own returns those of a learner.
+func Newest(published func() *run.Published, asked func() *record.Config, own func(learner string, c record.Config) record.Config) func(learner string) *served.Model {
+	type made struct {
+		of    *run.Published
+		as    *record.Config
+		model *served.Model
+	}
 	var mu sync.Mutex
-	var last *run.Published
-	var as *record.Config
-	var model *served.Model
-	return func() *served.Model {
+	all := map[string]made{}
+	return func(learner string) *served.Model {
 		mu.Lock()
 		defer mu.Unlock()
 		p := published()
+		if p != nil && learner != "" && p.Learner != learner {
+			i := slices.IndexFunc(p.Others, func(x *run.Published) bool { return x.Learner == learner })
+			if i < 0 {
+				return nil
+			}
+			p = p.Others[i]
+		}
 		if p == nil {
 			return nil
 		}
-		if how := asked(p.Learner); p != last || how != as {
-			model = served.New(p.Linear, *how)
-			model.Version, model.Offsets, model.At, model.Learner = p.Version, p.Offsets, p.At, p.Learner
-			last, as = p, how
+		m, how := all[p.Learner], asked()
+		if m.of != p || m.as != how {
+			m = made{p, how, served.New(p.Linear, own(p.Learner, *how))}
+			m.model.Version, m.model.Offsets, m.model.At, m.model.Learner = p.Version, p.Offsets, p.At, p.Learner
+			all[p.Learner] = m
 		}
-		return model
-	}
-}
-
-// Named returns a function that returns the last published model of the learner with the given name, or nil. See
-// Latest.
-func Named(published func() *run.Published, asked func(learner string) *record.Config) func(learner string) *served.Model {
-	var mu sync.Mutex
-	models := map[string]func() *served.Model{}
-	of := func(name string) func() *run.Published {
-		return func() *run.Published {
-			p := published()
-			if p == nil || p.Learner == name {
-				return p
-			}
-			if i := slices.IndexFunc(p.Others, func(x *run.Published) bool { return x.Learner == name }); i >= 0 {
-				return p.Others[i]
-			}
-			return nil
-		}
-	}
-	return func(learner string) *served.Model {
-		if of(learner)() == nil {
-			return nil
-		}
-		mu.Lock()
-		model := models[learner]
-		if model == nil {
-			model = Latest(of(learner), asked)
-			models[learner] = model
-		}
-		mu.Unlock()
-		return model()
+		return m.model
 	}
 }
 

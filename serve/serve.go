@@ -95,7 +95,7 @@ type Service struct {
 	Version string // version of the program
 	// Status is the Status of a Runner; nil for a service that does not learn.
 	Status func() *run.Status
-	// Model returns the newest model, or nil if there is no model yet. It is the result of Latest for a Runner, or the
+	// Model returns the newest model, or nil if there is no model yet. It is the result of Newest for a Runner, or the
 	// model of another learner that this service follows. The function itself may be nil.
 	Model func() *served.Model
 	// Source returns the counters of the Consumer, or nil before the Consumer is open. The function itself may be nil.

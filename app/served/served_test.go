@@ -83,7 +83,7 @@ func TestSourcesAgree(t *testing.T) {
 	c := serve.DefaultConfig()
 	c.Address, c.TokenFile = "127.0.0.1:0", filepath.Join(dir, "token")
 	must.Do(t, os.WriteFile(c.TokenFile, []byte("open sesame\n"), 0o600))
-	server := must.Get(serve.Start(c, serve.Service{Status: r.Status, Model: serve.Latest(r.Published, readAs(recordConfig))}, slog.New(slog.DiscardHandler)))(t)
+	server := must.Get(serve.Start(c, serve.Service{Status: r.Status, Model: latest(r.Published, recordConfig)}, slog.New(slog.DiscardHandler)))(t)
 	defer server.Close(context.Background())
 	must.ErrorContains(t, must.Err(served.Open(t.Context(), server.URL(), served.Options{})), "401", "without the token")
 	ev := must.Get(served.Open(t.Context(), server.URL(), served.Options{Token: "open sesame"}))(t)
@@ -145,7 +145,7 @@ func TestFollow(t *testing.T) {
 	r.Config.PublishEvents = 1
 	c := serve.DefaultConfig()
 	c.Address = "127.0.0.1:0"
-	server := must.Get(serve.Start(c, serve.Service{Status: r.Status, Model: serve.Latest(r.Published, readAs(recordConfig))}, slog.New(slog.DiscardHandler)))(t)
+	server := must.Get(serve.Start(c, serve.Service{Status: r.Status, Model: latest(r.Published, recordConfig)}, slog.New(slog.DiscardHandler)))(t)
 	defer server.Close(context.Background())
 	var once sync.Once
 	var watching sync.WaitGroup
@@ -204,7 +204,7 @@ func Example() {
 	}
 	config := serve.DefaultConfig()
 	config.Address = "127.0.0.1:0"
-	server, err := serve.Start(config, serve.Service{Status: r.Status, Model: serve.Latest(r.Published, readAs(recordConfig))}, slog.New(slog.DiscardHandler))
+	server, err := serve.Start(config, serve.Service{Status: r.Status, Model: latest(r.Published, recordConfig)}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -238,9 +238,10 @@ func TestUnseenError(t *testing.T) {
 	must.Equal(t, m.UnseenError([]string{"y=1", "x=1"}).Error(), "the model has seen no feature of the event: y=1, x=1 (x is numeric in the model)")
 }
 
-// readAs returns a function that returns the record settings of every learner.
-func readAs(c record.Config) func(learner string) *record.Config {
-	return func(string) *record.Config { return &c }
+// latest returns a function that returns the newest model of a Runner.
+func latest(published func() *run.Published, c record.Config) func() *served.Model {
+	models := serve.Newest(published, func() *record.Config { return &c }, func(_ string, c record.Config) record.Config { return c })
+	return func() *served.Model { return models("") }
 }
 
 // kernelModel returns a model that predicts yes near (1, 1) and no near (-1, -1).

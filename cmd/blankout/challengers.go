@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"blankout/app/run"
 	"blankout/batch/validate"
@@ -228,31 +227,12 @@ func (s *service) validators() []*validate.Validator {
 	return out
 }
 
-// askedOf returns a function that returns the record settings of prediction requests for a learner. These are the
-// settings of the first learner, but with the columns of the given learner.
-func (s *service) askedOf(asked *atomic.Pointer[record.Config]) func(learner string) *record.Config {
-	var mu sync.Mutex
-	var of *record.Config
-	made := map[string]*record.Config{}
-	return func(learner string) *record.Config {
-		c := asked.Load()
-		i := slices.IndexFunc(s.learners, func(x challenger) bool { return x.name == learner })
-		if i < 0 || !s.learners[i].own {
-			return c
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		if of != c {
-			of = c
-			clear(made)
-		}
-		if made[learner] == nil {
-			own := *c
-			own.Drop, own.Crosses, own.Groups = s.learners[i].record.Drop, s.learners[i].record.Crosses, s.learners[i].record.Groups
-			made[learner] = &own
-		}
-		return made[learner]
+// ownColumns returns the record settings of prediction requests for a learner: c with the columns of the learner.
+func (s *service) ownColumns(learner string, c record.Config) record.Config {
+	if i := slices.IndexFunc(s.learners, func(x challenger) bool { return x.name == learner }); i >= 0 && s.learners[i].own {
+		c.Drop, c.Crosses, c.Groups = s.learners[i].record.Drop, s.learners[i].record.Crosses, s.learners[i].record.Groups
 	}
+	return c
 }
 
 // learnerOfBlock returns the name of the learner to which a checkpoint block challenger/NAME belongs. The leader

@@ -169,11 +169,8 @@ func openService(ctx context.Context, c *config.Config, o runFlags, log *slog.Lo
 	}
 	var asked atomic.Pointer[record.Config]
 	asked.Store(new(askedAs(c.Record, o.data)))
-	askedOf := s.askedOf(&asked)
-	model := serve.Latest(s.runner.Published, askedOf)
-	if s.runner.Challengers != nil {
-		s.learner = serve.Named(s.runner.Published, askedOf)
-	}
+	s.learner = serve.Newest(s.runner.Published, asked.Load, s.ownColumns)
+	model := func() *served.Model { return s.learner("") }
 	predictor := newPredictor(c, learned(model), log)
 	var consuming atomic.Pointer[consumers]
 	var places atomic.Pointer[serve.Snapshots]
