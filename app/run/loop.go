@@ -348,7 +348,7 @@ func (l *loop) sayReadings(end bool) {
 
 // freeze copies the current state. It copies only parts that have changed since the last copy.
 func (l *loop) freeze() *frozen {
-	return &frozen{Snapshot: l.Learner.Snapshot(), offsets: l.Offsets.Clone(), fingerprint: l.Fingerprint, records: l.before + l.records}
+	return &frozen{Snapshot: l.Learner.Snapshot(), offsets: l.Offsets.Clone(), fingerprint: l.Fingerprint}
 }
 
 // frozen is the state at one moment, for jobs.
@@ -356,7 +356,6 @@ type frozen struct {
 	*online.Snapshot
 	offsets     event.Offsets
 	fingerprint online.Fingerprint // fingerprint of the leader, which a promotion changes
-	records     uint64             // number of counted records, including records before Run and in the current round
 	challengers *frozenChallengers // for a checkpoint; nil for a single Learner
 }
 

@@ -214,13 +214,12 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	measures.Positive = schema.PositiveClass(head.Positive)
 	reader := newFillReader(read.Model)
 	score, policies := reader.score, map[model.MissingPolicy]int{} // policies counts examples with missing fields by policy
-	missing := missingFields{answer: head.Handling, by: func(e *event.Example) model.MissingVariance { return model.ScoreVariance(read.Model, e) }}
 	var deleted *deletion
 	if o.remove > 0 || o.groups > 0 {
-		if deleted, err = newDeletion(read.Model, reader, o, schema, policies); err != nil {
+		if deleted, err = newDeletion(read.Model, reader, o, schema); err != nil {
 			return err
 		}
-		score, missing = deleted.score, deleted.missingFields()
+		score = deleted.score
 	}
 	scores, probabilities := make([]float64, head.Outputs), make([]float64, max(head.Outputs, 2))
 	seen := examined{model: read, known: known, zero: -1, refuse: o.unknown == "refuse"}
@@ -248,14 +247,16 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 			screen.progress(humanize.Comma(int64(seen.n)) + " examples scored")
 		}
 		s := score(e, scores)
-		if policy := head.Handling(e).Policy(); policy != "" && o.remove == 0 && o.groups == 0 {
+		received := deleted.received(e)
+		handling := head.Handling(received)
+		if policy := handling.Policy(); policy != "" && (deleted == nil || !o.rescale) {
 			policies[policy]++
 		}
 		if numbers != nil {
-			numbers.add(e, head, s[0], missing.by(e))
+			numbers.add(e, head, s[0], model.ScoreVariance(read.Model, received))
 		} else {
 			probabilities = head.Probabilities(s, probabilities)
-			measureClasses(measures, head, e, missing.answer(e), s, probabilities)
+			measureClasses(measures, head, e, handling, s, probabilities)
 		}
 		if path == "" {
 			return nil
@@ -432,13 +433,6 @@ func (r *fillReader) found(m *served.Model) string {
 }
 
 const maxFound = 5 // largest number of fill values in a message
-
-// missingFields describes how the model treated missing fields of the last scored example, including the
-// model.ScoreVariance.
-type missingFields struct {
-	answer func(*event.Example) model.MissingHandling
-	by     func(*event.Example) model.MissingVariance
-}
 
 // addMissingFlag adds --missing-policy with the same usage text in every command.
 func addMissingFlag(c *cobra.Command, to *string) {
