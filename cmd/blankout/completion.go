@@ -36,8 +36,11 @@ var flagValues = map[string][]string{
 	"compression": {"none", "gzip", "snappy", "lz4", "zstd"},
 }
 
-// completeFlags adds flagValues to c and its subcommands.
-func completeFlags(c *cobra.Command) {
+// complete adds flagValues to c and its subcommands, and makes those that do not say what arguments they take take none.
+func complete(c *cobra.Command) {
+	if c.Args == nil {
+		c.Args = noArgs
+	}
 	for name, values := range flagValues {
 		if c.Flags().Lookup(name) == nil {
 			continue
@@ -51,7 +54,7 @@ func completeFlags(c *cobra.Command) {
 		_ = c.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, then)) // the error means that c has its own completion
 	}
 	for _, child := range c.Commands() {
-		completeFlags(child)
+		complete(child)
 	}
 }
 

@@ -106,7 +106,6 @@ func (p *program) configCommand() *cobra.Command {
 		Use:     "config",
 		Short:   "Write, check and show a configuration",
 		Example: "  blankout config init\n  blankout config check -f blankout.toml\n  blankout config show -f blankout.toml",
-		Args:    noArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(p.configInit(), p.configCheck(), p.configShow())
@@ -272,7 +271,6 @@ With --sample it also reads the first events of a file, counts the classes and n
 that look like a time or an id. Such fields harm the model if they are features.`,
 		Example: "  blankout config check -f blankout.toml\n  blankout config check -f blankout.toml --sample events.jsonl\n" +
 			"  blankout config check -f blankout.toml --json",
-		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if flags.findHere() {
 				p.note("reading the " + hereFile + " here")
@@ -344,7 +342,6 @@ func (p *program) configShow() *cobra.Command {
 		Short: "Print the configuration in force and the source of each value, without secrets",
 		Example: "  blankout config show -f blankout.toml\n  blankout config show --set learner.noise=dropout:0.3\n" +
 			"  blankout config show -f blankout.toml --json",
-		Args: noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			flags.findHere()
 			l, err := flags.load()

@@ -44,7 +44,6 @@ func (p *program) deadLetters() *cobra.Command {
 		Use:     "dead-letters",
 		Short:   "List refused records and send them again",
 		Example: "  blankout dead-letters list\n  blankout dead-letters replay --reason label",
-		Args:    noArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(p.deadLettersList(), p.deadLettersReplay())
@@ -60,7 +59,6 @@ func (p *program) deadLettersList() *cobra.Command {
 		Long: `list counts the dead letters of [dead_letter] by reason and shows the newest ones with
 their offset, time and bytes. It counts a letter once if a crash stored it twice.`,
 		Example: "  blankout dead-letters list\n  blankout dead-letters list -d checkpoints/dead-letters.jsonl --reason syntax -n 5\n  blankout dead-letters list --json",
-		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if n < 0 {
 				return usageError{fmt.Errorf("-n %d: want a number of letters, or 0", n)}
@@ -89,7 +87,6 @@ twice is sent once. replay skips and names records that a letter holds only in p
 with -o, records that are not one line of text. The exit code is then 3.`,
 		Example: "  blankout dead-letters replay --reason label\n  blankout dead-letters replay --to again --json\n" +
 			"  blankout dead-letters replay -d checkpoints/dead-letters.jsonl -o again.jsonl",
-		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if to != "" && out != "" {
 				return usageError{errors.New("--to and -o exclude each other")}

@@ -45,7 +45,6 @@ with 32 readings of 16 gas sensors. It learns them one by one, with a stop and a
 from the checkpoint half way. Then it sets readings of 1,000 other events to null and
 measures the error. It needs no setup and leaves no files, unless you give --keep.`,
 		Example: "  blankout demo\n  blankout demo --short\n  blankout demo --short --keep kept\n  blankout demo --short --json",
-		Args:    noArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return d.run(c.Context()) },
 	}
 	c.Flags().BoolVar(&d.short, "short", false, "use a fifth of the events")

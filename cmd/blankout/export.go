@@ -37,7 +37,6 @@ columns. export refuses a model that ONNX does not support, for instance with te
 The graph of a model that imputes has only the policies none and rescale; export warns.
 The shards of a group are several models, of which --shard names one.`,
 		Example: "  blankout export -m model --format text\n  blankout export -m checkpoints --shard 0 --format json -o shard-0.json\n  blankout export -m model --format json -o model.json\n  blankout export -m model --format onnx --missing-policy rescale -o model.onnx",
-		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			policy, err := model.ParseMissingPolicy(missing)
 			if err != nil {
@@ -122,7 +121,6 @@ settings, columns, names and groups of a model.`,
 			"  blankout corrupt -d train.svm --noise dropout:0.5 --copies 3 -o copies.svm --json\n" +
 			"  blankout corrupt -d sensors.svm --groups every:2 --delete 0.1 --delete-groups 0.5 -o deleted.svm\n" +
 			"  blankout corrupt -m model -d mails.jsonl --refused skip --noise dropout:0.5 -o copies.svm",
-		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			noise, err := o.parseNoise(c.Flags().Changed("noise"))
 			if err == nil && p.json && o.out == "-" {

@@ -21,11 +21,8 @@ import (
 
 type produceFlags struct {
 	data        string
-	brokers     string
-	topic       string
 	rate        float64
 	compression string
-	create      bool
 	schema      string
 }
 
@@ -45,7 +42,6 @@ Schema (.json). produce registers it as TOPIC-value in the registry of [registry
 			"  blankout produce -d events.jsonl --topic events --rate 1000\n" +
 			"  blankout produce -f blankout.toml -d events.jsonl --schema event.avsc\n" +
 			"  blankout produce -d events.jsonl --topic payments --json",
-		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if o.data == "" {
 				return usageError{errors.New("name a data file with -d (- is standard input)")}
@@ -74,12 +70,12 @@ Schema (.json). produce registers it as TOPIC-value in the registry of [registry
 	settings.add(c)
 	f := c.Flags()
 	f.StringVarP(&o.data, "data", "d", "", "`FILE` of records; - is standard input")
-	f.StringVar(&o.brokers, "brokers", "", "`HOST:PORT,…` [kafka.brokers]")
-	f.StringVar(&o.topic, "topic", "", "`TOPIC` [kafka.topics]")
+	f.String("brokers", "", "`HOST:PORT,…` [kafka.brokers]")
+	f.String("topic", "", "`TOPIC` [kafka.topics]")
 	f.StringVar(&o.schema, "schema", "", "encode with the schema in `FILE`: .avsc, .proto or .json")
 	f.Float64Var(&o.rate, "rate", 0, "at most `N` records a second; 0 is no limit")
 	f.StringVar(&o.compression, "compression", "none", "none, gzip, snappy, lz4 or zstd")
-	f.BoolVar(&o.create, "create", false, "create the topic if it is missing")
+	f.Bool("create", false, "create the topic if it is missing")
 	p.addJSON(c)
 	return c
 }

@@ -118,7 +118,7 @@ expected loss over missing features, so the model keeps working when features di
 		root.AddCommand(c)
 	}
 	root.AddCommand(p.configCommand(), p.version(), p.completion())
-	completeFlags(root)
+	complete(root)
 	return root
 }
 

@@ -37,9 +37,6 @@ type runFlags struct {
 	serve     bool // serve HTTP during a run on a file (-d)
 	serveOn   bool // serve HTTP after the end
 	refused   string
-	brokers   string
-	topics    string
-	group     string
 	answers   bool
 	predict   bool
 	shard     *served.ShardInfo // the shard to learn; nil for all partitions
@@ -105,9 +102,9 @@ follows over HTTP or from snapshots. Without predict.topic it then answers reque
 	f.BoolVar(&o.serve, "serve", false, "with -d: serve the page, metrics and the model while learning")
 	f.BoolVar(&o.serveOn, "keep-serving", false, "as --serve, and continue after the last event until a signal")
 	f.StringVar(&o.refused, "refused", "fail", "if no record was learned, or more than half were refused: fail or skip\nfail saves no last checkpoint and exits with 3")
-	f.StringVar(&o.brokers, "brokers", "", "`HOST:PORT,…` [kafka.brokers]")
-	f.StringVar(&o.topics, "topic", "", "`TOPIC,…` [kafka.topics]")
-	f.StringVar(&o.group, "group", "", "learn shards as a member of group `NAME` [group.name]")
+	f.String("brokers", "", "`HOST:PORT,…` [kafka.brokers]")
+	f.String("topic", "", "`TOPIC,…` [kafka.topics]")
+	f.String("group", "", "learn shards as a member of group `NAME` [group.name]")
 	for _, l := range settingFlags {
 		first, more, _ := strings.Cut(l.usage, "\n")
 		f.String(l.name, "", strings.TrimSuffix(first+" ["+l.key+"]\n"+more, "\n"))

@@ -33,8 +33,6 @@ type validateFlags struct {
 	model   string
 	data    string
 	labels  string
-	brokers string
-	topics  string
 	missing string
 	bound   string
 	output  string
@@ -59,7 +57,6 @@ with -d, and a file of delayed labels with --labels.`,
 			"  blankout validate -m checkpoints -f blankout.toml -d events.jsonl --set validate.holdout=0 -o exact.blankout\n" +
 			"  blankout validate -m checkpoints -d events.jsonl --missing-policy none\n" +
 			"  blankout validate -m checkpoints -d events.jsonl --labels labels.jsonl",
-		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			policy, err := model.ParseMissingPolicy(o.missing)
 			if err != nil {
@@ -99,8 +96,8 @@ with -d, and a file of delayed labels with --labels.`,
 	addMissingFlag(c, &o.missing)
 	f.StringVar(&o.bound, "bound", "", "`exact`: expectation over all dropout masks, instead of the learner's bound")
 	f.StringVarP(&o.output, "output", "o", "", "write the exact solution as a model to `FILE`")
-	f.StringVar(&o.brokers, "brokers", "", "`HOST:PORT,…` [kafka.brokers]")
-	f.StringVar(&o.topics, "topic", "", "`TOPIC,…` [kafka.topics]")
+	f.String("brokers", "", "`HOST:PORT,…` [kafka.brokers]")
+	f.String("topic", "", "`TOPIC,…` [kafka.topics]")
 	p.addJSON(c)
 	return c
 }

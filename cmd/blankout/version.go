@@ -54,7 +54,6 @@ func (p *program) version() *cobra.Command {
 		Use:     "version",
 		Short:   "Print the version",
 		Example: "  blankout version\n  blankout version --json",
-		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			version, revision := buildVersion()
 			if p.json {
