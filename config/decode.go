@@ -206,11 +206,6 @@ func fileError(place func(line int) string, err error, known []key) error {
 	return fmt.Errorf("%s: %s", place(e.Position.Line), what)
 }
 
-// placeIn returns the function that formats the position of a line in a file.
-func placeIn(name string) func(line int) string {
-	return func(line int) string { return place(name, line) }
-}
-
 func place(name string, line int) string {
 	if line <= 0 {
 		return name

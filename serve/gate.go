@@ -64,11 +64,10 @@ func (g *gate) leave(answered bool) {
 	<-g.places
 }
 
-// requests holds the counters of a gate.
-type requests struct{ answered, failed, turnedAway, active float64 }
-
-func (g *gate) counts() requests {
-	return requests{float64(g.answered.Load()), float64(g.failed.Load()), float64(g.turned.Load()), float64(g.active.Load())}
+// emit emits the counters. The argument name is the start of the names of the metrics.
+func (g *gate) emit(name string, emit emitter) {
+	emit.counts(name+"_total", map[string]uint64{"answered": g.answered.Load(), "failed": g.failed.Load(), "turned-away": g.turned.Load()})
+	emit(name+"_active", float64(g.active.Load()))
 }
 
 // taker writes to a client and limits the total time that it waits for the client, patience. If perSecond is above 0,

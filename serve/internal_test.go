@@ -118,10 +118,10 @@ func TestEmittedMetrics(t *testing.T) {
 		}
 		return true
 	})
-	requests{}.emit("blankout_predict_requests", func(name string, _ float64, labels ...string) {
+	new(gate).emit("blankout_predict_requests", func(name string, _ float64, labels ...string) {
 		emitted[name] = append(emitted[name], len(labels))
 	})
-	requests{}.emit("blankout_model_requests", func(name string, _ float64, labels ...string) {
+	new(gate).emit("blankout_model_requests", func(name string, _ float64, labels ...string) {
 		emitted[name] = append(emitted[name], len(labels))
 	})
 	for _, m := range metrics {

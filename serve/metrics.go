@@ -47,9 +47,8 @@ type view struct {
 	model      *served.Model         // published model; nil before the first
 	predicting *predict.Stats        // nil if no topic is predicted
 	places     []destinationStats    // destinations of snapshots
-	requests   requests              // counters of prediction requests
-	sent       requests              // counters of requests for the model
-	open       float64               // number of open HTTP connections
+	models     *models
+	open       float64 // number of open HTTP connections
 	version    string
 }
 
@@ -157,8 +156,8 @@ func (v *view) emit(emit emitter) {
 	v.emitSources(emit)
 	v.emitMeasures(emit)
 	v.emitModel(emit)
-	v.requests.emit("blankout_predict_requests", emit)
-	v.sent.emit("blankout_model_requests", emit)
+	v.models.predicting.emit("blankout_predict_requests", emit)
+	v.models.sending.emit("blankout_model_requests", emit)
 	emit("blankout_http_connections", v.open)
 	if v.predicting != nil {
 		emitPredictions(v.predicting, emit)
@@ -203,8 +202,7 @@ func (v *view) emitRun(emit emitter) {
 	emit("blankout_checkpoint_pause_last_seconds", s.Save.Pause.Seconds())
 	emit("blankout_checkpoint_timestamp_seconds", unix(s.Save.At))
 	emit("blankout_commit_failures_total", float64(s.Save.CommitFailures))
-	emit("blankout_validations_total", float64(s.Validation.Done), "done")
-	emit("blankout_validations_total", float64(s.Validation.Failed), "failed")
+	emit.counts("blankout_validations_total", map[string]uint64{"done": s.Validation.Done, "failed": s.Validation.Failed})
 	emit("blankout_validation_alarm", flag(s.Validation.Alarm))
 	if r := s.Validation.Last; r != nil {
 		emit("blankout_validation_gap_ratio", gaugeOf(r.RelativeGap))
@@ -344,14 +342,6 @@ func (v *view) emitModel(emit emitter) {
 		}
 		emit("blankout_model_staleness_records", max(since, 0))
 	}
-}
-
-// emit emits the counters of requests. The argument name is the start of the names of the metrics.
-func (r requests) emit(name string, emit emitter) {
-	emit(name+"_total", r.answered, "answered")
-	emit(name+"_total", r.failed, "failed")
-	emit(name+"_total", r.turnedAway, "turned-away")
-	emit(name+"_active", r.active)
 }
 
 // emitPredictions emits metrics of the predicted topic.
@@ -517,9 +507,8 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 }
 
 func (c *collector) view() *view {
-	v := &view{status: c.service.status(), notReady: c.service.notReady(), registry: c.service.Registry, learns: c.service.Status != nil, version: c.service.Version}
+	v := &view{status: c.service.status(), notReady: c.service.notReady(), registry: c.service.Registry, learns: c.service.Status != nil, models: c.models, version: c.service.Version}
 	v.partitions, v.model = v.status.Partitions, c.service.model()
-	v.requests, v.sent = c.models.predicting.counts(), c.models.sending.counts()
 	v.open = float64(len(c.connections.places))
 	v.predicting, v.places, v.source, v.group = call(c.service.Predictions), call(c.service.Snapshots).view(), call(c.service.Source), call(c.service.Group)
 	if v.source != nil {

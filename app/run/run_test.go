@@ -3,6 +3,7 @@ package run_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -200,6 +201,13 @@ func failSaves(r *run.Runner, text string, condition func() bool) {
 	}
 }
 
+// offsetsOf returns the stream position of a checkpoint.
+func offsetsOf(t *testing.T, blocks []event.Block) (offsets event.Offsets) {
+	t.Helper()
+	must.Do(t, json.Unmarshal(must.Get(event.FindBlock(blocks, "offsets"))(t), &offsets))
+	return offsets
+}
+
 // newest returns the bytes of the newest checkpoint and its position in the stream.
 func newest(t *testing.T, dir string) ([]byte, event.Position) {
 	t.Helper()
@@ -207,7 +215,7 @@ func newest(t *testing.T, dir string) ([]byte, event.Position) {
 	must.Require(t, err == nil && len(names) != 0, "%v %v", names, err)
 	data := must.Get(os.ReadFile(filepath.Join(dir, names[0])))(t)
 	file := must.Get(checkpoint.Decode(data))(t)
-	offsets := must.Get(run.ReadOffsets(file.Blocks))(t)
+	offsets := offsetsOf(t, file.Blocks)
 	position, ok := offsets.Lookup("t", 3)
 	must.Require(t, ok, "no position in %v", offsets)
 	return data, position
@@ -303,7 +311,7 @@ func (s *sink) Flush(context.Context) error {
 // precede checks every save: the wanted events before the position of the save must have been stored before the save.
 func (s *sink) precede(t *testing.T, r *run.Runner, wanted func(offset int) bool) {
 	beforeSave(r, func(blocks []event.Block) error {
-		offsets, _ := run.ReadOffsets(blocks)
+		offsets := offsetsOf(t, blocks)
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		for offset := range offsets[0].Next {

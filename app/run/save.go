@@ -249,11 +249,8 @@ func Resume(c online.Config, f online.Fingerprint, blocks []event.Block) (s Stat
 	if s.Learner, err = ResumeLearner(c, f, blocks); err != nil {
 		return s, err
 	}
-	if s.Offsets, err = ReadOffsets(blocks); err != nil {
-		return s, err
-	}
 	s.Reservoir = validate.ReadReservoir(blocks)
-	return s, nil
+	return s, readJSON(blocks, blockOffsets, &s.Offsets)
 }
 
 // ResumeLearner returns the Learner in the blocks of a checkpoint, or in the blocks of a learner (event.BlocksUnder
@@ -286,12 +283,6 @@ func ResumeLearner(c online.Config, f online.Fingerprint, blocks []event.Block) 
 // ReadFingerprint returns the Runner's Fingerprint in a checkpoint.
 func ReadFingerprint(blocks []event.Block) (f online.Fingerprint, err error) {
 	return f, readJSON(blocks, blockFingerprint, &f)
-}
-
-// ReadOffsets returns the stream position of a checkpoint.
-func ReadOffsets(blocks []event.Block) (event.Offsets, error) {
-	var offsets event.Offsets
-	return offsets, readJSON(blocks, blockOffsets, &offsets)
 }
 
 func readJSON(blocks []event.Block, name string, to any) error {

@@ -106,7 +106,7 @@ func TestValidateCheckpoint(t *testing.T) {
 	data, _ := newest(t, dir)
 	file := must.Get(checkpoint.Decode(data))(t)
 	live := must.Get(model.ReadLinear(file.Blocks))(t)
-	at := must.Get(run.ReadOffsets(file.Blocks))(t)
+	at := offsetsOf(t, file.Blocks)
 	learner := must.Get(online.Restore(s.Learner.Config(), file.Blocks))(t)
 	levels, largest := learner.Snapshot().Levels()
 	got, exact := must.Get2(s.Validator.Validate(t.Context(), validate.Request{Live: live, Level: levels[largest], At: at}))(t)

@@ -150,7 +150,7 @@ func shardOf(settings map[string]string) *ShardInfo {
 	return nil
 }
 
-// MaxShards is the largest number of shards.
+// MaxShards is the largest number of shards. Each member of a group keeps the models of all shards in memory.
 const MaxShards = 256
 
 func (s *ShardInfo) valid() bool {

@@ -54,16 +54,11 @@ func newAnswers(out io.Writer, path string, m *served.Model, reader *fillReader,
 	return a, nil
 }
 
-// answerColumns returns the columns of the short CSV rows.
-func answerColumns(regression bool) []string {
-	if regression {
-		return []string{"id", "value", "low", "high"}
-	}
-	return []string{"id", "class", "probability"}
-}
-
 func (a *answers) header() []string {
-	row := answerColumns(a.regression)
+	row := []string{"id", "class", "probability"}
+	if a.regression {
+		row = []string{"id", "value", "low", "high"}
+	}
 	switch {
 	case a.short:
 		return row

@@ -68,12 +68,12 @@ func (s *service) accompany(ctx context.Context, c *config.Config, snapshots *se
 		working.Go(func() { snapshots.Run(background) })
 	}
 	ended := make(chan struct{})
-	go func() {
+	working.Go(func() {
 		defer close(ended)
 		if predictor != nil {
 			predictor.Keep(background)
 		}
-	}()
+	})
 	s.close = append(s.close, func() error {
 		if c.Kafka.UntilEnd {
 			select {
@@ -82,7 +82,6 @@ func (s *service) accompany(ctx context.Context, c *config.Config, snapshots *se
 			}
 		}
 		stop()
-		<-ended
 		working.Wait()
 		return nil
 	})

@@ -39,7 +39,7 @@ type groupMember struct {
 	// looked has the result of models, at most a second old, for the Judges: each call of models makes the learners yield.
 	looked atomic.Pointer[[]*served.Model]
 	// damaged counts the published models of each shard that could not be read.
-	damaged [shards.MaxShards]atomic.Uint64
+	damaged [served.MaxShards]atomic.Uint64
 
 	mu     sync.Mutex
 	latest *served.Model // the answer of model
