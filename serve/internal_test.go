@@ -124,14 +124,14 @@ func TestEmittedMetrics(t *testing.T) {
 	new(gate).emit("blankout_model_requests", func(name string, _ float64, labels ...string) {
 		emitted[name] = append(emitted[name], len(labels))
 	})
-	for _, m := range metrics {
-		must.True(t, len(emitted[m.name]) > 0, "%s is not emitted", m.name)
-		for _, labels := range emitted[m.name] {
-			must.True(t, labels < 0 || labels == len(m.labelNames()), "%s has another number of labels", m.name)
+	for _, m := range Metrics {
+		must.True(t, len(emitted[m.Name]) > 0, "%s is not emitted", m.Name)
+		for _, labels := range emitted[m.Name] {
+			must.True(t, labels < 0 || labels == len(m.labelNames()), "%s has another number of labels", m.Name)
 		}
 	}
 	for name := range emitted {
-		known := slices.ContainsFunc(metrics, func(m metric) bool { return m.name == name })
+		known := slices.ContainsFunc(Metrics, func(m Metric) bool { return m.Name == name })
 		must.True(t, known || name == "blankout_predict_requests" || name == "blankout_model_requests", "%s is not in the table", name)
 	}
 }

@@ -86,7 +86,7 @@ func (t *site) learn(w http.ResponseWriter, r *http.Request) (ok bool) {
 				return fail(w, http.StatusBadRequest, err.Error(), "body")
 			}
 		}
-		if err := writeAnswers(ctx, &list, m, asked, 0, t.config.keyed(""), false); err != nil {
+		if err := writeAnswers(ctx, &list, m, asked, 0, asker{Config: t.config}, false); err != nil {
 			return failLate(w, r, t.config.AnswerTimeout) // nothing is stored
 		}
 		out.Predictions = list.Bytes()

@@ -3,7 +3,6 @@ package serve
 // This file has the table of Prometheus metrics and computes their values.
 
 import (
-	"fmt"
 	"math"
 	"runtime"
 	"slices"
@@ -22,12 +21,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metric is one row of the table of metrics.
-type metric struct {
-	name   string // name with the prefix blankout_
+// Metric is one row of the table of metrics.
+type Metric struct {
+	Name   string // name with the prefix blankout_
 	kind   prometheus.ValueType
-	labels string // names of the labels, separated by commas
-	help   string
+	Labels string // names of the labels, separated by commas
+	Help   string
 }
 
 const (
@@ -52,10 +51,10 @@ type view struct {
 	version    string
 }
 
-// metrics is the table of all metrics. docs/reference.md is generated from it. No metric has a label for features, keys
+// Metrics is the table of all metrics. docs/reference.md is generated from it. No metric has a label for features, keys
 // or events. Field labels exist only for the metricFields worst fields with an alarm. So the number of time series is
 // small and bounded.
-var metrics = []metric{
+var Metrics = []Metric{
 	{"blankout_build_info", gauge, "version,go", "1, labeled with the version of the program and of Go."},
 	{"blankout_ready", gauge, "", "1 if events are being consumed, else 0 (/readyz gives the reason)."},
 	{"blankout_events_total", counter, "outcome", "Records counted by outcome: learned, unlabeled, held-out, refused, or passed (tombstones and repeated events)."},
@@ -178,13 +177,10 @@ func (v *view) emit(emit emitter) {
 // emitRun emits metrics of the loop: its records, checkpoints, validations and alarms.
 func (v *view) emitRun(emit emitter) {
 	s := v.status
-	passed := uint64(0)
 	for reason, n := range s.RefusedBy {
 		emit("blankout_refused_total", float64(n), string(reason))
-		if !reason.Faulty() {
-			passed += n
-		}
 	}
+	passed := s.Passed()
 	emit.counts("blankout_events_total", map[string]uint64{"learned": s.Learned, "unlabeled": s.Unlabeled, "held-out": s.HeldOut, "refused": s.Refused - passed, "passed": passed})
 	emit("blankout_dead_letter_failures_total", float64(s.DeadLetterFailures))
 	age := math.NaN()
@@ -483,14 +479,14 @@ type described struct {
 
 func newCollector(s Service, m *models, connections *connections) *collector {
 	c := &collector{service: s, models: m, connections: connections, metrics: map[string]described{}}
-	for _, m := range metrics {
-		c.metrics[m.name] = described{m.kind, prometheus.NewDesc(m.name, m.help, m.labelNames(), nil)}
+	for _, m := range Metrics {
+		c.metrics[m.Name] = described{m.kind, prometheus.NewDesc(m.Name, m.Help, m.labelNames(), nil)}
 	}
 	return c
 }
 
-func (m *metric) labelNames() []string {
-	return strings.FieldsFunc(m.labels, func(r rune) bool { return r == ',' })
+func (m *Metric) labelNames() []string {
+	return strings.FieldsFunc(m.Labels, func(r rune) bool { return r == ',' })
 }
 
 func (c *collector) Describe(out chan<- *prometheus.Desc) {
@@ -524,18 +520,4 @@ func (c *collector) view() *view {
 		}
 	}
 	return v
-}
-
-// MetricsTable returns the metrics as a Markdown table, for docs/reference.md.
-func MetricsTable() string {
-	var b strings.Builder
-	b.WriteString("| metric{labels} | meaning |\n|---|---|\n")
-	for _, m := range metrics {
-		labels := ""
-		if m.labels != "" {
-			labels = "{" + m.labels + "}"
-		}
-		fmt.Fprintf(&b, "| `%s`%s | %s |\n", m.name, labels, m.help)
-	}
-	return b.String()
 }

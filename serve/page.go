@@ -74,29 +74,18 @@ type Point struct {
 func pointOf(v *view) Point {
 	s := v.status
 	p := Point{
-		Time: time.Now().UnixMilli(), Records: s.Learned + s.Unlabeled + s.Refused, Lag: lag(v),
+		Time: time.Now().UnixMilli(), Records: s.Learned + s.Unlabeled + s.Refused,
 		Error: measure.Defined(s.Learner.Window.Error()), Total: measure.Defined(s.Learner.Total.Error()),
 		Loss: measure.Defined(s.Learner.Window.MeanLogLoss()), Refused: s.Refused,
+	}
+	if n := run.Lag(v.partitions); n >= 0 {
+		p.Lag = new(float64(n))
 	}
 	if n := s.Learner.Numbers; n != nil {
 		p.Numbers = true
 		p.Error, p.Total, p.Loss = measure.Defined(n.Window.MAE()), measure.Defined(n.Total.MAE()), measure.Defined(n.Window.RMSE())
 	}
 	return p
-}
-
-// lag returns the total lag of the partitions that report their end.
-func lag(v *view) *float64 {
-	sum, some := 0.0, false
-	for _, p := range v.partitions {
-		if l := p.Lag(); l >= 0 {
-			sum, some = sum+float64(l), true
-		}
-	}
-	if !some {
-		return nil
-	}
-	return &sum
 }
 
 // Report is the content of a server-sent event "status". It has all data of the page about the current state.

@@ -144,7 +144,7 @@ func (s *models) predict(w http.ResponseWriter, r *http.Request) (ok bool) {
 	defer cancel()
 	out := newTaker(w, s.config.ClientTimeout, 0)
 	w.Header().Set("Content-Type", "application/json")
-	if err := writePredictions(ctx, out, m, events, explain, s.config.keyed(r.URL.Query().Get("key"))); err != nil {
+	if err := writePredictions(ctx, out, m, events, explain, asker{s.config, []byte(r.URL.Query().Get("key"))}); err != nil {
 		if out.began {
 			panic(http.ErrAbortHandler) // aborting shows the client that the response is incomplete
 		}
@@ -163,15 +163,7 @@ func failLate(w http.ResponseWriter, r *http.Request, timeout time.Duration) boo
 // asker predicts the events of a request.
 type asker struct {
 	Config
-	key []byte // key of the events' records; nil for none
-}
-
-// keyed returns the asker of a request whose events have a key. The shard of the key then has more weight in the answer.
-func (c Config) keyed(key string) asker {
-	if key == "" {
-		return asker{Config: c}
-	}
-	return asker{c, []byte(key)}
+	key []byte // key of the events' records, whose shard has more weight in the answer; empty for none
 }
 
 // predict predicts an event. It returns an error if the model has seen none of the event's features, unless

@@ -95,9 +95,3 @@ func (in *intake) learnWaited(b *event.Batch, w *labels.Waited) error {
 	in.Labels.Learned(fresh.Weight, fresh.Wrong, fresh.LogLoss)
 	return nil
 }
-
-// atLearning returns the measures of predictions that were made when events were learned.
-func (in *intake) atLearning() measure.Classes {
-	s := in.Labels.State()
-	return measure.Classes{Weight: s.Weight, Wrong: s.Wrong, LogLoss: s.LogLoss}
-}

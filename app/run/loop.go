@@ -15,6 +15,7 @@ import (
 
 	"blankout/batch/validate"
 	"blankout/internal/event"
+	"blankout/internal/measure"
 	"blankout/online"
 	"blankout/online/health"
 )
@@ -374,7 +375,8 @@ func (l *loop) report(notReady string) {
 		s.Partitions[i] = PartitionStatus{p, high}
 	}
 	if l.Labels != nil {
-		s.Labels, s.AtLearning = new(l.Labels.Counts()), l.intake.atLearning()
+		at := l.Labels.State()
+		s.Labels, s.AtLearning = new(l.Labels.Counts()), measure.Classes{Weight: at.Weight, Wrong: at.Wrong, LogLoss: at.LogLoss}
 	}
 	s.Learner = l.Learner.Report()
 	s.Challengers = l.challengerStatus(&s.Learner)

@@ -102,11 +102,6 @@ func answerPromotions(list []promotion, err error) {
 	}
 }
 
-// endPromotions rejects the remaining requests at the end of a run.
-func (l *loop) endPromotions(err error) {
-	answerPromotions(append(l.saver.promoting, l.promotions.take(err)...), err)
-}
-
 // untilWindow returns n. If a learner can be promoted automatically and a comparison window ends earlier, it returns
 // the number of records until that end.
 func (l *loop) untilWindow(n int) int {
@@ -181,18 +176,6 @@ func (l *loop) takeValidator(leader *Challenger) {
 	}
 	if l.intake.sample != nil {
 		l.intake.sample = validate.NewSample(validate.SampleBytes)
-	}
-}
-
-// beginChallengers gives the learners Views of their Schemas, because the decoder reads ahead from now on.
-func (l *loop) beginChallengers() {
-	if l.Challengers == nil {
-		return
-	}
-	for i, x := range l.Challengers.All {
-		if i != l.Challengers.Leader {
-			x.Learner.SetSchema(x.Learner.Schema().View())
-		}
 	}
 }
 

@@ -184,7 +184,10 @@ func (r *Runner) Run(ctx context.Context) error {
 		return errors.New("events that wait for labels are learned by one learner")
 	}
 	l := newLoop(r)
-	defer func() { l.endPromotions(errors.New("the run has ended")) }()
+	defer func() {
+		ended := errors.New("the run has ended")
+		answerPromotions(append(l.saver.promoting, l.promotions.take(ended)...), ended)
+	}()
 	if err := l.startValidating(); err != nil {
 		return err
 	}
@@ -196,7 +199,11 @@ func (r *Runner) Run(ctx context.Context) error {
 	ctx, l.end = context.WithCancel(ctx)
 	defer l.end()
 	l.Learner.SetSchema(l.Learner.Schema().View()) // a View, because the decoder reads ahead from now on
-	l.beginChallengers()
+	if l.Challengers != nil {
+		for _, x := range l.Challengers.All {
+			x.Learner.SetSchema(x.Learner.Schema().View())
+		}
+	}
 	l.ahead = readAhead(ctx, l.Source, l.Challengers)
 	err := l.learn(ctx)
 	if err == nil && ctx.Err() == nil && !r.Config.Fruitless {

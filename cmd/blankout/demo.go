@@ -165,7 +165,7 @@ func (d *demo) produce(ctx context.Context, broker *stream.Embedded) error {
 // learn continues from the newest checkpoint, if there is one. It stops at the end of the topic or after the given
 // number of events.
 func (d *demo) learn(ctx context.Context, broker *stream.Embedded, store *checkpoint.Store, c online.Config, events uint64) (*run.Runner, error) {
-	r, err := newRunner([]challenger{{config: c, record: d.record}}, validate.Config{}, nil, nil, store, false, "", slog.New(slog.DiscardHandler))
+	r, _, err := newRunner([]challenger{{config: c, record: d.record}}, validate.Config{}, nil, store, false, "", slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, err
 	}

@@ -26,12 +26,6 @@ import (
 	"blankout/stream/record"
 )
 
-// joining describes how delayed labels are joined with their events.
-type joining struct {
-	settings map[string]string // settings for the fingerprint
-	open     func(labels.State) (*labels.Join, error)
-}
-
 // joins reports whether labels are delayed: they arrive separately from their events.
 func joins(c *config.Config, o runFlags) bool { return o.labels != "" || len(c.Labels.Topics) > 0 }
 

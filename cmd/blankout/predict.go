@@ -223,7 +223,7 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	}
 	scores, probabilities := make([]float64, head.Outputs), make([]float64, max(head.Outputs, 2))
 	seen := examined{model: read, known: known, zero: -1, refuse: o.unknown == "refuse"}
-	unmet, oddTime := unseen{model: read, byField: map[uint16]*unseenField{}}, false
+	unmet, oddTime := unseen{model: read, byField: map[uint16]*fieldUnseen{}}, false
 	write, err := newAnswers(out, o.out, read, reader, schema, &o.data, o.explain)
 	if err != nil {
 		return errors.Join(fmt.Errorf("%s: %w", o.model, err), out.Close())

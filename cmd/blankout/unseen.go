@@ -19,13 +19,7 @@ type unseen struct {
 	model    *served.Model
 	examples int // number of all examples
 	with     int // number of examples with an unseen feature
-	byField  map[uint16]*unseenField
-}
-
-type unseenField struct {
-	column   uint32 // column of the first unseen feature
-	examples int
-	last     int // number of the last example with an unseen feature
+	byField  map[uint16]*fieldUnseen
 }
 
 // unseenReport is the JSON form of unseen in the output of predict.
@@ -39,6 +33,8 @@ type fieldUnseen struct {
 	Examples int    `json:"examples"`
 	Example  string `json:"example"` // first unseen feature
 	kind     event.Kind
+	column   uint32 // column of the first unseen feature
+	last     int    // number of the last example with an unseen feature
 }
 
 // unseenShown is the largest number of fields in a report.
@@ -51,12 +47,12 @@ func (u *unseen) add(e *event.Example) {
 		some = true
 		r := u.byField[f.Field]
 		if r == nil {
-			r = &unseenField{column: f.Column}
+			r = &fieldUnseen{column: f.Column}
 			u.byField[f.Field] = r
 		}
 		if r.last != u.examples {
 			r.last = u.examples
-			r.examples++
+			r.Examples++
 		}
 	})
 	if some {
@@ -72,7 +68,8 @@ func (u *unseen) report(s *event.Schema) unseenReport {
 	}
 	name := s.Namer()
 	for id, f := range u.byField {
-		r.Fields = append(r.Fields, fieldUnseen{s.Fields[id].Name, f.examples, name(f.column), s.Fields[id].Kind})
+		f.Field, f.Example, f.kind = s.Fields[id].Name, name(f.column), s.Fields[id].Kind
+		r.Fields = append(r.Fields, *f)
 	}
 	slices.SortFunc(r.Fields, func(a, b fieldUnseen) int {
 		return cmp.Or(cmp.Compare(b.Examples, a.Examples), cmp.Compare(a.Field, b.Field), cmp.Compare(a.kind, b.kind))
