@@ -257,7 +257,7 @@ func (l *learner) state(t *testing.T) ([]byte, event.Offsets, uint64) {
 	must.Require(t, err == nil && len(names) != 0, "checkpoints %v: %v\n%s", names, err, l.log())
 	data := must.Get(os.ReadFile(filepath.Join(l.checkpoints(), names[0])))(t)
 	file := must.Get(checkpoint.Decode(data))(t)
-	m := must.Get(served.FromFile(file, nil))(t)
+	m := must.Get(served.Options{}.FromFile(file))(t)
 	return data, m.Offsets, m.Events
 }
 

@@ -80,21 +80,20 @@ func (m *Model) Reading(c record.Config) *Model {
 }
 
 // Decode decodes a Model from the bytes of a snapshot, checkpoint or model file.
-func Decode(data []byte) (*Model, error) { return DecodeAs(data, nil) }
+func Decode(data []byte) (*Model, error) { return Options{}.Decode(data) }
 
-// DecodeAs is Decode with the argument recordConfig of FromFile.
-func DecodeAs(data []byte, recordConfig *record.Config) (*Model, error) {
+// Decode is the function Decode with the Record and Missing of the Options.
+func (o Options) Decode(data []byte) (*Model, error) {
 	file, err := checkpoint.Decode(data)
 	if err != nil {
 		return nil, err
 	}
-	return FromFile(file, recordConfig)
+	return o.FromFile(file)
 }
 
-// FromFile returns the Model of a decoded file. recordConfig is the format of events if the file does not contain it;
-// nil means the defaults.
-func FromFile(file *checkpoint.File, recordConfig *record.Config) (*Model, error) {
-	recordConfig = cmp.Or(recordConfig, new(record.DefaultConfig()))
+// FromFile returns the Model of a decoded file, with the Record and Missing of the Options.
+func (o Options) FromFile(file *checkpoint.File) (*Model, error) {
+	recordConfig := cmp.Or(o.Record, new(record.DefaultConfig()))
 	var trained model.Model
 	var err error
 	if file.Kind == checkpoint.Kernel {
@@ -129,6 +128,7 @@ func FromFile(file *checkpoint.File, recordConfig *record.Config) (*Model, error
 		}
 		m.Record.Registry, m.Recorded = recordConfig.Registry, true
 	}
+	m.ForceMissing(o.Missing)
 	return m, nil
 }
 

@@ -212,7 +212,7 @@ func readCheckpoint(path string) (*saved, error) {
 		return nil, fmt.Errorf("%s: %w", at, err)
 	}
 	file.Name = filepath.Base(at)
-	m, err := served.FromFile(file, nil)
+	m, err := served.Options{}.FromFile(file)
 	if err != nil {
 		return nil, refusedError{fmt.Errorf("%s: %w", at, err)}
 	}
