@@ -305,6 +305,25 @@ func (l *loop) reportDrift(b *event.Batch, d health.Drift) {
 		"on_drift", l.Learner.Config().OnDrift)
 }
 
+// loggedAlarms is the largest number of field alarms that are logged per part of a batch.
+const loggedAlarms = 10
+
+// reportHealth logs the field alarms that a part of a batch has raised and ended. Only new alarms are logged at WARN,
+// because an earlier run has logged earlier alarms.
+func (l *loop) reportHealth(b *event.Batch, alarms *online.Alarms) {
+	n := alarms.Changes - l.logged.Changes
+	for _, a := range alarms.Latest[:min(len(alarms.Latest), loggedAlarms)] {
+		log := l.log.Info
+		if a.State == "raised" {
+			log = l.log.Warn
+		}
+		log(a.Text, "alarm", a.Kind, "field", a.Field, "state", a.State, "event", a.Event, "topic", b.Topic, "partition", b.Partition, "before_offset", b.Next)
+	}
+	if n > loggedAlarms {
+		l.log.Warn("more alarms about fields at the same time: see GET /v1/features or the page", "more", n-loggedAlarms)
+	}
+}
+
 // warnEvery is the smallest number of records between two looks for Warnings, which take longer than learning an event.
 // Later a look follows when records have grown by a fraction of 1/warnEvery, and with each report.
 const warnEvery = 64
@@ -347,19 +366,6 @@ func (l *loop) sayReadings(end bool) {
 	}
 }
 
-// freeze copies the current state. It copies only parts that have changed since the last copy.
-func (l *loop) freeze() *frozen {
-	return &frozen{Snapshot: l.Learner.Snapshot(), offsets: l.Offsets.Clone(), fingerprint: l.Fingerprint}
-}
-
-// frozen is the state at one moment, for jobs.
-type frozen struct {
-	*online.Snapshot
-	offsets     event.Offsets
-	fingerprint online.Fingerprint // fingerprint of the leader, which a promotion changes
-	challengers *frozenChallengers // for a checkpoint; nil for a single Learner
-}
-
 // report publishes the Status. notReady is the value of Status.NotReady.
 func (l *loop) report(notReady string) {
 	s := l.current
@@ -387,4 +393,33 @@ func (l *loop) report(notReady string) {
 	if l.Observe != nil {
 		l.Observe(&s)
 	}
+}
+
+// publisher determines when readers get a new model. Copying models may take at most a twentieth of the time.
+type publisher struct {
+	config *Config
+	count  uint64 // number of published models
+	news   bool   // records were counted since the latest publication
+	next   uint64 // number of records at which the next publication is due
+	last   time.Time
+	cost   time.Duration
+}
+
+func (p *publisher) due(records uint64, now time.Time) bool {
+	c := p.config
+	due := c.PublishEvents > 0 && records >= p.next || c.PublishInterval > 0 && now.Sub(p.last) >= c.PublishInterval
+	return due && p.news && now.Sub(p.last) >= 20*p.cost
+}
+
+// publish publishes a new model.
+func (l *loop) publish() {
+	if l.unread {
+		return
+	}
+	p, began := &l.publisher, time.Now()
+	published := &Published{Linear: l.Learner.Snapshot().Model(), Version: l.FirstVersion + p.count, Offsets: l.Offsets.Clone(), At: began}
+	l.Challengers.publish(published)
+	l.published.Store(published)
+	p.count++
+	p.last, p.cost, p.next, p.news = began, time.Since(began), l.records+p.config.PublishEvents, false
 }

@@ -4,7 +4,7 @@
 // A [Challengers] has more learners of the same stream, which learn in addition to the leader (challengers.go) and
 // can replace it (promote.go).
 //
-// Jobs run on other goroutines: saving checkpoints (save.go), publishing models (publish.go), and validating against
+// Jobs run on other goroutines: saving checkpoints (save.go), publishing models, and validating against
 // the exact solution (validate.go). A job gets a frozen state and has no other access to the loop. Its result is
 // processed on the loop's goroutine.
 package run

@@ -53,6 +53,14 @@ func (s *saver) due(records uint64, now time.Time) bool {
 	return s.runner.Config.SaveEvents > 0 && records >= s.next || s.runner.Config.SaveInterval > 0 && now.Sub(s.last) >= s.runner.Config.SaveInterval
 }
 
+// frozen is the state at one moment, for a checkpoint.
+type frozen struct {
+	*online.Snapshot
+	offsets     event.Offsets
+	fingerprint online.Fingerprint // fingerprint of the leader, which a promotion changes
+	challengers *frozenChallengers // nil for a single Learner
+}
+
 // saveResult is the result of the goroutine that writes a checkpoint.
 type saveResult struct {
 	name   string
@@ -68,8 +76,7 @@ func (l *loop) beginSave() {
 	if s.runner.Save == nil {
 		return
 	}
-	state := l.freeze()
-	state.challengers = l.Challengers.freeze()
+	state := &frozen{l.Learner.Snapshot(), l.Offsets.Clone(), l.Fingerprint, l.Challengers.freeze()} // copies only what has changed
 	promoting := l.saver.promoting
 	l.saver.promoting = nil
 	var more []event.Block

@@ -391,12 +391,7 @@ func largestClass(d *batch.Data) (name string, percent float64) {
 			total += d.Weight(i)
 		}
 	}
-	best := 0
-	for k, w := range weight {
-		if w > weight[best] {
-			best = k
-		}
-	}
+	best := slices.Index(weight, slices.Max(weight))
 	return d.Schema.Classes[best], 100 * (1 - weight[best]/total)
 }
 
