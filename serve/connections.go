@@ -23,10 +23,6 @@ type connections struct {
 	idle list.List // elements are *connection, longest idle first
 }
 
-func newConnections(most int) *connections {
-	return &connections{places: make(chan struct{}, most)}
-}
-
 // listen returns l with the limit on connections.
 func (c *connections) listen(l net.Listener) net.Listener {
 	done := make(chan struct{})

@@ -79,7 +79,7 @@ func TestHistoryMarksEachThingOnce(t *testing.T) {
 // be evenly spaced over the whole run.
 func TestHistoryHalves(t *testing.T) {
 	records := uint64(0)
-	c := newCollector(Service{Status: func() *run.Status { return &run.Status{Counts: run.Counts{Learned: records}} }}, &models{}, newConnections(1))
+	c := newCollector(Service{Status: func() *run.Status { return &run.Status{Counts: run.Counts{Learned: records}} }}, &models{}, &connections{places: make(chan struct{}, 1)})
 	var h history
 	for records < 5*historyPoints {
 		records++

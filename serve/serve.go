@@ -308,7 +308,7 @@ type site struct {
 func newSite(c Config, s Service) *site {
 	closing := make(chan struct{})
 	models := newModels(c, s)
-	connections := newConnections(bounded(c.MaxConnections, descriptors()))
+	connections := &connections{places: make(chan struct{}, bounded(c.MaxConnections, descriptors()))}
 	return &site{
 		config: c, service: s, collector: newCollector(s, models, connections), models: models, connections: connections,
 		listeners: make(chan struct{}, min(maxListeners, max(1, cap(connections.places)/2))), closing: closing, close: sync.OnceFunc(func() { close(closing) }),

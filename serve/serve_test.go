@@ -410,7 +410,7 @@ func TestModelJSON(t *testing.T) {
 	must.True(t, where.Version > 5<<32 && where.Events == 400 && len(where.Offsets) == 1 && where.Offsets[0].Records == 404, "%s", text)
 	_, text, header := call(t, "GET", url+"/v1/model?weights=1", "", "Accept", "application/json")
 	must.Do(t, json.Unmarshal([]byte(text), &whole))
-	m := runner.Model()
+	m := runner.Published().Linear
 	must.True(t, whole.Version == where.Version && header.Get("Blankout-Version") == fmt.Sprint(where.Version) && whole.Model.Events == 400 && len(whole.Weights) == m.Rows.Len(),
 		"version %d, head %+v, %d columns", whole.Version, whole.Model, len(whole.Weights))
 	named := map[string]float64{}

@@ -85,7 +85,7 @@ func OpenSnapshots(ctx context.Context, c SnapshotConfig, connect stream.Connect
 			return nil, errors.Join(fmt.Errorf("snapshots: %w", err), s.Close())
 		}
 		if _, err := os.Stat(c.File); err == nil {
-			there, err := served.ReadFile(c.File)
+			there, err := served.Open(ctx, c.File, served.Options{})
 			if err != nil { // the error includes a file of unknown content, which must not be replaced
 				return nil, errors.Join(fmt.Errorf("snapshots: %w", err), s.Close())
 			}

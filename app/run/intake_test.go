@@ -50,7 +50,7 @@ func TestLearnYields(t *testing.T) {
 	}()
 	l := newLoop(&Runner{State: State{Learner: learner}})
 	for i := range 2 {
-		l.Model()
+		l.Published()
 		before := turns.Load()
 		err := l.intake.learn(t.Context(), b, len(b.Examples), &event.Position{})
 		// There may be more or fewer turns: Go preempts after 10 ms, and may give a turn to its own goroutines.

@@ -646,7 +646,7 @@ func TestSaveInterval(t *testing.T) {
 		must.True(t, status.Save.Saved == 1 && status.Save.CommitFailures == 1 && status.NotReady == "", "%+v", status)
 		p, _ := committed.Lookup("t", 3)
 		must.True(t, p.Next == 400, "committed %+v", committed)
-		m := s.Model()
+		m := s.Published()
 		must.True(t, m != nil && m.Events != 0, "published %+v", m)
 		cancel()
 		must.Do(t, <-done)

@@ -110,14 +110,6 @@ func (r *Runner) Published() *Published {
 	return r.published.Load()
 }
 
-// Model returns the Model of Published.
-func (r *Runner) Model() *model.Linear {
-	if p := r.Published(); p != nil {
-		return p.Linear
-	}
-	return nil
-}
-
 // Add adds the counts and partitions of another learner of the same stream, with other partitions. The report, the
 // checkpoint, the warnings and the validation become those of the learner with more events.
 func (s *Status) Add(x *Status) {

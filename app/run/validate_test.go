@@ -180,7 +180,7 @@ func TestReservoir(t *testing.T) {
 		return newStream(schema, from, n, 99), nil
 	}
 	levels, largest := s.Learner.Snapshot().Levels()
-	reference, _, err := s.Validator.Validate(t.Context(), validate.Request{Live: s.Model(), Level: levels[largest], At: s.Offsets, Reservoir: kept})
+	reference, _, err := s.Validator.Validate(t.Context(), validate.Request{Live: s.Published().Linear, Level: levels[largest], At: s.Offsets, Reservoir: kept})
 	must.True(t, err == nil && reference.Source == "log" && math.Abs(r.Live.Objective/reference.Live.Objective-1) <= 0.25,
 		"live objective %v, of all events %v, %v", r.Live.Objective, reference.Live.Objective, err)
 

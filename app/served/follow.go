@@ -298,11 +298,6 @@ func (d *directories) Look(ctx context.Context) (*Model, error) {
 	return nil, nil
 }
 
-// ReadFile reads a Model from a file, or from the newest checkpoint of a directory.
-func ReadFile(path string) (*Model, error) {
-	return Open(context.Background(), path, Options{})
-}
-
 // Follower has the newest model.
 type Follower struct {
 	stop      context.CancelFunc

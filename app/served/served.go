@@ -295,26 +295,6 @@ func (m *Model) Predict(event []byte, explain int) (Prediction, error) {
 	return m.PredictRecord(context.Background(), record.Record{Value: event}, explain)
 }
 
-// TakesJSON reports whether an event may be a JSON object with its fields.
-func (m *Model) TakesJSON() bool {
-	format := m.Record.FormatName()
-	return format == "json" || format == "csv" || m.Record.HasSchemas()
-}
-
-// PredictValue is Predict for a map or a struct, which it encodes with encoding/json. It supports models whose events
-// are JSON or CSV, or use a schema registry.
-func (m *Model) PredictValue(event any, explain int) (Prediction, error) {
-	if !m.TakesJSON() {
-		format := m.Record.Format
-		return Prediction{}, fmt.Errorf("a value cannot be predicted: events of this model are %s, not JSON; give Predict the bytes of a record", format)
-	}
-	data, err := json.Marshal(event)
-	if err != nil {
-		return Prediction{}, fmt.Errorf("an event as JSON: %w", err)
-	}
-	return m.Predict(data, explain)
-}
-
 // PredictRecord is Predict for a record with a key and a time. If it must fetch a schema from a registry that does not
 // respond, it waits until ctx ends.
 func (m *Model) PredictRecord(ctx context.Context, r record.Record, explain int) (Prediction, error) {

@@ -95,7 +95,7 @@ func TestSourcesAgree(t *testing.T) {
 		t.Errorf("served version %d at %v, published %d at %v", ev.Version, ev.Offsets, p.Version, p.Offsets)
 	}
 	event := []byte(`{"word":"y2","x":2,"id":9,"sort":"whatever"}`)
-	live := served.New(r.Model(), recordConfig)
+	live := served.New(r.Published().Linear, recordConfig)
 	want, err := live.Predict(event, 5)
 	must.Require(t, err == nil && want.Class == "yes" && want.Probability > 0.5, "%+v, %v", want, err)
 	for name, m := range map[string]*served.Model{"server": ev, "checkpoint": saved, "bytes": again} {
@@ -267,7 +267,7 @@ func TestKernelModel(t *testing.T) {
 	m := kernelModel(t)
 	path := filepath.Join(t.TempDir(), "kernel")
 	must.Do(t, m.WriteFile(path))
-	read := must.Get(served.ReadFile(path))(t)
+	read := must.Get(served.Open(t.Context(), path, served.Options{}))(t)
 	for event, class := range map[string]string{"0 1:0.9 2:1.1": "yes", "0 1:-2 2:-1": "no"} {
 		want, err := m.Predict([]byte(event), 0)
 		must.True(t, err == nil && want.Class == class, "%s: %+v, %v", event, want, err)
@@ -309,7 +309,7 @@ func FuzzModel(f *testing.F) {
 	var kernel bytes.Buffer
 	must.Do(f, kernelModel(f).Encode(&kernel))
 	var linear bytes.Buffer
-	must.Do(f, served.New(r.Model(), record).Encode(&linear))
+	must.Do(f, served.New(r.Published().Linear, record).Encode(&linear))
 	for i, data := range [][]byte{linear.Bytes(), kernel.Bytes()} {
 		file := must.Get(checkpoint.Decode(data))(f)
 		files = append(files, file)

@@ -129,12 +129,12 @@ func TestDirectoryOfShards(t *testing.T) {
 	shards := first.Shards()
 	must.Require(t, len(shards) == 2 && shards[0] == nil && shards[1] != nil, "shards %v", shards)
 	save(shardModel(t, 0, 2, 300, "no", "yes"), "shard-0")
-	m := must.Get(served.ReadFile(dir))(t)
+	m := must.Get(served.Open(t.Context(), dir, served.Options{}))(t)
 	p := must.Get(m.Predict([]byte(`{"x1":1}`), 0))(t)
 	must.True(t, p.Shards == 2 && p.Class == "yes", "%+v", p)
 	save(shardModel(t, 1, 2, 300, "no", "yes"), "shard-0")
-	must.Fails(t, must.Err(served.ReadFile(dir)), "a shard in the directory of another is read")
-	_, err := served.ReadFile(filepath.Join(dir, "none"))
+	must.Fails(t, must.Err(served.Open(t.Context(), dir, served.Options{})), "a shard in the directory of another is read")
+	_, err := served.Open(t.Context(), filepath.Join(dir, "none"), served.Options{})
 	must.True(t, err != nil && !errors.Is(err, context.Canceled), "no directory: %v", err)
 }
 

@@ -195,7 +195,7 @@ func (d *demo) learn(ctx context.Context, broker *stream.Embedded, store *checkp
 
 // summary prints the result to standard output.
 func (d *demo) summary(ctx context.Context, r *run.Runner, store *checkpoint.Store) error {
-	m := r.Model()
+	m := r.Published().Linear
 	metrics := r.Status().Learner
 	result := demoResult{Events: metrics.Events, Error: 100 * metrics.Total.Error(), Level: metrics.Level}
 	out := bufio.NewWriter(d.stdout)
