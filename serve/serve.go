@@ -242,7 +242,8 @@ func Start(c Config, s Service, log *slog.Logger) (*Server, error) {
 	if err != nil {
 		return nil, addressInUse(c.Address, err)
 	}
-	listener = site.connections.listen(listener)
+	done := make(chan struct{})
+	listener = &boundListener{Listener: listener, connections: site.connections, done: done, close: sync.OnceFunc(func() { close(done) })}
 	server := &Server{
 		listener: listener,
 		http: &http.Server{

@@ -130,17 +130,16 @@ func (s *Snapshots) Version() uint64 {
 func (s *Snapshots) Run(ctx context.Context) {
 	tick := time.NewTicker(s.interval)
 	defer tick.Stop()
-	for {
+	for ctx.Err() == nil {
 		select {
 		case <-tick.C:
 			s.deliver(ctx)
 		case <-ctx.Done():
-			last, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-			defer cancel()
-			s.deliver(last)
-			return
 		}
 	}
+	last, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	s.deliver(last)
 }
 
 func (s *Snapshots) deliver(ctx context.Context) {

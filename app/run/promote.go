@@ -117,15 +117,9 @@ func (l *loop) untilWindow(n int) int {
 // promoteBetter promotes the best learner with automatic promotion that has been better than the leader in two windows.
 // The second window has just ended.
 func (l *loop) promoteBetter() {
-	if l.Challengers == nil {
-		return
-	}
 	best := -1
-	for i, x := range l.Challengers.All {
-		if i == l.Challengers.Leader || !x.auto() || !x.Paired.Better(x.Window) {
-			continue
-		}
-		if best < 0 || x.Paired.Window.Mean < l.Challengers.All[best].Paired.Window.Mean {
+	for i, x := range l.Challengers.others() {
+		if x.auto() && x.Paired.Better(x.Window) && (best < 0 || x.Paired.Window.Mean < l.Challengers.All[best].Paired.Window.Mean) {
 			best = i
 		}
 	}
@@ -191,14 +185,9 @@ func (l *loop) learnPart(ctx context.Context, b *event.Batch, n int, p *event.Po
 
 // publish adds the models of the other learners to the leader's model.
 func (c *Challengers) publish(p *Published) {
-	if c == nil {
-		return
-	}
-	p.Learner = c.leader().Name
-	for i, x := range c.All {
-		if i != c.Leader {
-			p.Others = append(p.Others, &Published{Linear: x.Learner.Snapshot().Model(), Version: p.Version, Offsets: p.Offsets, At: p.At, Learner: x.Name})
-		}
+	p.Learner = c.LeaderName()
+	for _, x := range c.others() {
+		p.Others = append(p.Others, &Published{Linear: x.Learner.Snapshot().Model(), Version: p.Version, Offsets: p.Offsets, At: p.At, Learner: x.Name})
 	}
 }
 

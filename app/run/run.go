@@ -199,10 +199,8 @@ func (r *Runner) Run(ctx context.Context) error {
 	ctx, l.end = context.WithCancel(ctx)
 	defer l.end()
 	l.Learner.SetSchema(l.Learner.Schema().View()) // a View, because the decoder reads ahead from now on
-	if l.Challengers != nil {
-		for _, x := range l.Challengers.All {
-			x.Learner.SetSchema(x.Learner.Schema().View())
-		}
+	for _, x := range l.Challengers.others() {
+		x.Learner.SetSchema(x.Learner.Schema().View())
 	}
 	l.ahead = readAhead(ctx, l.Source, l.Challengers)
 	err := l.learn(ctx)

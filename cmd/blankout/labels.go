@@ -150,31 +150,20 @@ func openLanes(ctx context.Context, s *event.Schema, from event.Offsets, events,
 	return lanes, all, nil
 }
 
-// logLate returns the function Late of a Lane. The function logs a warning that partition p has records older than the
-// learned records.
-func logLate(log *slog.Logger, p stream.Partition) func() {
-	return func() {
-		log.Warn("a new partition has records older than the learned ones: they are learned next, so a repeated run will differ", "topic", p.Topic, "partition", p.Number)
-	}
-}
-
-// logOutOfOrder returns a function for the field Odd of a Lane, which is called for records out of order. The function
-// logs the first such record, the second, the fourth and so on.
-func logOutOfOrder(log *slog.Logger, p stream.Partition) func(offset, time int64) {
-	n := 0
-	return func(offset, at int64) {
-		if n++; n&(n-1) == 0 {
-			log.Warn("a record's time is out of order: it gets the time of the record before; check the clock of its writer",
-				"topic", p.Topic, "partition", p.Number, "offset", offset, "time", time.UnixMilli(at).UTC(), "out_of_order", n)
-		}
-	}
-}
-
 // openLane opens a partition and decodes its records for Merge. log may be nil.
 func openLane(ctx context.Context, s *event.Schema, from event.Offsets, p stream.Partition, isLabels bool, log *slog.Logger) (*labels.Lane, stream.Opened, error) {
 	lane := &labels.Lane{Topic: p.Topic, Partition: p.Number, Labels: isLabels}
 	if log != nil {
-		lane.Late, lane.Odd = logLate(log, p), logOutOfOrder(log, p)
+		lane.Late = func() {
+			log.Warn("a new partition has records older than the learned ones: they are learned next, so a repeated run will differ", "topic", p.Topic, "partition", p.Number)
+		}
+		n := 0 // records out of order: the first is logged, the second, the fourth and so on
+		lane.Odd = func(offset, at int64) {
+			if n++; n&(n-1) == 0 {
+				log.Warn("a record's time is out of order: it gets the time of the record before; check the clock of its writer",
+					"topic", p.Topic, "partition", p.Number, "offset", offset, "time", time.UnixMilli(at).UTC(), "out_of_order", n)
+			}
+		}
 	}
 	file := p.Where != "" && !strings.HasPrefix(p.Where, "kafka://")
 	p.Defer = func(of func(*event.Schema) (record.Decoder, error)) (_ record.Decoder, err error) {

@@ -254,7 +254,10 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 			policies[policy]++
 		}
 		if numbers != nil {
-			numbers.add(e, head, s[0], model.ScoreVariance(read.Model, received))
+			if value := head.Value(s[0]); e.Label >= 0 {
+				low, high := head.Interval(value, model.ScoreVariance(read.Model, received))
+				numbers.sums.Add(numbers.loss, e.Target, e.Weight, value, low, high, 1)
+			}
 		} else {
 			probabilities = head.Probabilities(s, probabilities)
 			measureClasses(measures, head, e, handling, s, probabilities)
@@ -455,15 +458,6 @@ func forceMissing(m *served.Model, policy model.MissingPolicy) error {
 type numberMeasures struct {
 	loss loss.Loss
 	sums measure.Numbers
-}
-
-// add measures the score of an example. The argument by is the result of model.ScoreVariance for the example.
-func (m *numberMeasures) add(e *event.Example, h *model.Head, score float64, by model.MissingVariance) {
-	if e.Label >= 0 {
-		value := h.Value(score)
-		low, high := h.Interval(value, by)
-		m.sums.Add(m.loss, e.Target, e.Weight, value, low, high, 1)
-	}
 }
 
 // unseen counts the examples with features that a model has not seen, by field.

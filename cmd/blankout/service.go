@@ -298,20 +298,16 @@ func (s *service) openRunner(c *config.Config, o runFlags, store *checkpoint.Sto
 		return err
 	}
 	s.runner, s.learners = r, learners
-	r.Config.LabelKeep = c.Checkpoint.Keep
 	start, err := store.NextStart()
 	if err != nil {
 		return err
 	}
 	r.FirstVersion = start << 32 // no run publishes 1<<32 versions
-	r.Config.SaveEvents, r.Config.SaveInterval = c.Checkpoint.Events, c.Checkpoint.Interval
-	r.Config.ShutdownTimeout = c.Checkpoint.ShutdownTimeout
-	r.Config.Refused = c.DeadLetter.Policy
-	r.Config.Unnamed = len(c.Record.Classes) == 0
-	r.Config.MaxEvents = o.maxEvents
-	r.Config.Unlabeled = c.Record.Unlabeled || c.Learner.UnlabeledWeight > 0 || len(c.Kafka.UnlabeledTopics) > 0
-	r.Config.Fruitless = o.refused == "skip"
-	r.Config.PublishInterval = c.HTTP.PublishInterval
+	r.Config = run.Config{
+		SaveEvents: c.Checkpoint.Events, SaveInterval: c.Checkpoint.Interval, ShutdownTimeout: c.Checkpoint.ShutdownTimeout, LabelKeep: c.Checkpoint.Keep,
+		Refused: c.DeadLetter.Policy, Fruitless: o.refused == "skip", MaxEvents: o.maxEvents, PublishInterval: c.HTTP.PublishInterval,
+		Unlabeled: c.Record.Unlabeled || c.Learner.UnlabeledWeight > 0 || len(c.Kafka.UnlabeledTopics) > 0, Unnamed: len(c.Record.Classes) == 0,
+	}
 	r.Validator = newValidator(c, o.data, log)
 	r.Validator.Learner = r.Learner.Config() // the configuration after reading the records and the checkpoint
 	if r.Labels != nil {
