@@ -12,6 +12,7 @@ package client
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -98,9 +99,18 @@ func (m *Model) PredictKeyed(key, event []byte, explain int) (Prediction, error)
 	return predicted(m.of.PredictRecord(context.Background(), record.Record{Key: key, Value: event}, explain))
 }
 
-// PredictValue predicts an event that encoding/json can encode: a map or a struct.
+// PredictValue predicts an event that encoding/json can encode: a map or a struct. It supports models whose events are
+// JSON or CSV, or use a schema registry.
 func (m *Model) PredictValue(event any, explain int) (Prediction, error) {
-	return predicted(m.of.PredictValue(event, explain))
+	c := &m.of.Record
+	if format := c.FormatName(); format != "json" && format != "csv" && !c.HasSchemas() {
+		return Prediction{}, fmt.Errorf("a value cannot be predicted: events of this model are %s, not JSON; give Predict the bytes of a record", c.Format)
+	}
+	data, err := json.Marshal(event)
+	if err != nil {
+		return Prediction{}, fmt.Errorf("an event as JSON: %w", err)
+	}
+	return m.Predict(data, explain)
 }
 
 // Follower holds the newest model of an address. Its methods are safe for concurrent use.

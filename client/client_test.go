@@ -35,7 +35,7 @@ func TestPredictionsEqualTheProgram(t *testing.T) {
 	for _, name := range []string{"checkpoint", "snapshot", "linear", "kernel"} {
 		path := models + name + ".blankout"
 		m := must.Get(client.Open(t.Context(), path, client.Options{}))(t)
-		inner := must.Get(served.ReadFile(path))(t)
+		inner := must.Get(served.Open(t.Context(), path, served.Options{}))(t)
 		must.True(t, !m.Regression() && strings.Join(m.Classes(), " ") == "bad good" && m.Version() == inner.Version && m.Events() == inner.Events && m.Published().Equal(inner.At),
 			"%s: %v %v %d %d %v", name, m.Regression(), m.Classes(), m.Version(), m.Events(), m.Published())
 		explain := must.Either(name == "kernel", 0, 3)

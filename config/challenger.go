@@ -203,17 +203,6 @@ func isName(name string) bool {
 	})
 }
 
-// shownKeys returns the keys that a challenger has set.
-func (l *Loaded) shownKeys(c *Challenger) (out []shownKey) {
-	for _, k := range keys(c) {
-		path := challengerKey + "." + c.Name + "." + k.String()
-		if origin, given := l.origins[path]; given {
-			out = append(out, shownKey{path, "[[challenger]]", k, origin})
-		}
-	}
-	return out
-}
-
 // ofChallenger reports whether a setting belongs to a challenger.
 func ofChallenger(flag string) bool { return strings.HasPrefix(flag, challengerKey+".") }
 

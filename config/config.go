@@ -388,7 +388,7 @@ func Load(s Source) (*Loaded, error) {
 			return nil, fmt.Errorf("reading the configuration: %w", err)
 		}
 		l.file, l.text = s.File, string(data)
-		if err := decodeFile(placeIn(l.file), l.text, &l.Config); err != nil {
+		if err := decodeFile(func(line int) string { return place(l.file, line) }, l.text, &l.Config); err != nil {
 			return nil, err
 		}
 	}
@@ -599,7 +599,13 @@ func (l *Loaded) shown() (out []shownKey) {
 		out = append(out, shownKey{k.String(), "[" + strings.Join(k.path[:len(k.path)-1], ".") + "]", k, l.origin(k.path)})
 	}
 	for i := range l.Challengers {
-		out = append(out, l.shownKeys(&l.Challengers[i])...)
+		c := &l.Challengers[i]
+		for _, k := range keys(c) {
+			path := challengerKey + "." + c.Name + "." + k.String()
+			if origin, given := l.origins[path]; given {
+				out = append(out, shownKey{path, "[[challenger]]", k, origin})
+			}
+		}
 	}
 	return out
 }

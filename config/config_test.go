@@ -18,6 +18,11 @@ import (
 	"blankout/internal/must"
 )
 
+// placeIn returns the function that formats the position of a line in a file.
+func placeIn(name string) func(line int) string {
+	return func(line int) string { return place(name, line) }
+}
+
 // TestTemplateIsTheDefault checks that the template has every key once with its default. Decoding the template over an
 // empty configuration must give Default.
 func TestTemplateIsTheDefault(t *testing.T) {

@@ -68,7 +68,7 @@ func TestConfusionAndSamplesInBrowser(t *testing.T) {
 	runner.Learner = must.Get(online.New(suspicious(), manyClasses(runner)))(t)
 	record := written()
 	record.Groups = map[string][]string{"sides": {"left", "right"}}
-	service.Model = serve.Latest(runner.Published, readAs(record))
+	service.Model = latest(runner.Published, record)
 	url := start(t, serve.DefaultConfig(), service)
 	must.Do(t, runner.Run(t.Context()))
 	b.eachLook(t, url, "document.querySelectorAll('#confusion-table tbody tr').length === 3", func(t *testing.T, l look) {

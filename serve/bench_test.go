@@ -88,7 +88,7 @@ func benchmarkPredict(b *testing.B, learning bool, clients int) {
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
-	url := start(b, serve.DefaultConfig(), serve.Service{Status: r.Status, Model: serve.Latest(r.Published, readAs(recordConfig))})
+	url := start(b, serve.DefaultConfig(), serve.Service{Status: r.Status, Model: latest(r.Published, recordConfig)})
 	transport := &http.Transport{MaxIdleConnsPerHost: clients}
 	defer transport.CloseIdleConnections()
 	asker := &http.Client{Transport: transport}

@@ -23,16 +23,7 @@ type connections struct {
 	idle list.List // elements are *connection, longest idle first
 }
 
-func newConnections(most int) *connections {
-	return &connections{places: make(chan struct{}, most)}
-}
-
-// listen returns l with the limit on connections.
-func (c *connections) listen(l net.Listener) net.Listener {
-	done := make(chan struct{})
-	return &boundListener{Listener: l, connections: c, done: done, close: sync.OnceFunc(func() { close(done) })}
-}
-
+// boundListener is a Listener with the limit on connections.
 type boundListener struct {
 	net.Listener
 	connections *connections

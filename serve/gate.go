@@ -3,6 +3,7 @@ package serve
 // This file limits concurrent requests and slow clients.
 
 import (
+	"context"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -42,20 +43,14 @@ func (g *gate) wait(r *http.Request) bool {
 	if g.active.Add(1) > int64((1+gateQueue)*cap(g.places)) {
 		return false
 	}
-	select {
-	case g.places <- struct{}{}: // a place is free
-		return true
-	default:
-	}
-	patience := time.NewTimer(gateWait)
-	defer patience.Stop()
+	ctx, cancel := context.WithTimeout(r.Context(), gateWait)
+	defer cancel()
 	select {
 	case g.places <- struct{}{}:
 		return true
-	case <-patience.C:
-	case <-r.Context().Done():
+	case <-ctx.Done():
+		return false
 	}
-	return false
 }
 
 // leave releases the place and counts the request as answered or failed.
@@ -69,11 +64,10 @@ func (g *gate) leave(answered bool) {
 	<-g.places
 }
 
-// requests holds the counters of a gate.
-type requests struct{ answered, failed, turnedAway, active float64 }
-
-func (g *gate) counts() requests {
-	return requests{float64(g.answered.Load()), float64(g.failed.Load()), float64(g.turned.Load()), float64(g.active.Load())}
+// emit emits the counters. The argument name is the start of the names of the metrics.
+func (g *gate) emit(name string, emit emitter) {
+	emit.counts(name+"_total", map[string]uint64{"answered": g.answered.Load(), "failed": g.failed.Load(), "turned-away": g.turned.Load()})
+	emit(name+"_active", float64(g.active.Load()))
 }
 
 // taker writes to a client and limits the total time that it waits for the client, patience. If perSecond is above 0,

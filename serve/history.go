@@ -177,26 +177,19 @@ func (s *site) watch(log *slog.Logger) {
 	tick := time.NewTicker(tickInterval)
 	defer tick.Stop()
 	written := time.Now()
-	keep := func() {
-		if s.service.History == "" {
-			return
+	for closing := false; !closing; {
+		select {
+		case <-s.closing:
+			closing = true
+		case <-tick.C:
+		}
+		s.history.tick(s.collector)
+		if s.service.History == "" || !closing && time.Since(written) < keepInterval {
+			continue
 		}
 		written = time.Now()
 		if err := s.history.write(s.service.History); err != nil {
 			log.Warn("the page's history cannot be saved: it restarts after a restart of the program", "err", err)
-		}
-	}
-	for {
-		select {
-		case <-s.closing:
-			s.history.tick(s.collector)
-			keep()
-			return
-		case <-tick.C:
-			s.history.tick(s.collector)
-			if time.Since(written) >= keepInterval {
-				keep()
-			}
 		}
 	}
 }

@@ -79,7 +79,7 @@ func TestHistoryMarksEachThingOnce(t *testing.T) {
 // be evenly spaced over the whole run.
 func TestHistoryHalves(t *testing.T) {
 	records := uint64(0)
-	c := newCollector(Service{Status: func() *run.Status { return &run.Status{Counts: run.Counts{Learned: records}} }}, &models{}, newConnections(1))
+	c := newCollector(Service{Status: func() *run.Status { return &run.Status{Counts: run.Counts{Learned: records}} }}, &models{}, &connections{places: make(chan struct{}, 1)})
 	var h history
 	for records < 5*historyPoints {
 		records++
@@ -118,20 +118,20 @@ func TestEmittedMetrics(t *testing.T) {
 		}
 		return true
 	})
-	requests{}.emit("blankout_predict_requests", func(name string, _ float64, labels ...string) {
+	new(gate).emit("blankout_predict_requests", func(name string, _ float64, labels ...string) {
 		emitted[name] = append(emitted[name], len(labels))
 	})
-	requests{}.emit("blankout_model_requests", func(name string, _ float64, labels ...string) {
+	new(gate).emit("blankout_model_requests", func(name string, _ float64, labels ...string) {
 		emitted[name] = append(emitted[name], len(labels))
 	})
-	for _, m := range metrics {
-		must.True(t, len(emitted[m.name]) > 0, "%s is not emitted", m.name)
-		for _, labels := range emitted[m.name] {
-			must.True(t, labels < 0 || labels == len(m.labelNames()), "%s has another number of labels", m.name)
+	for _, m := range Metrics {
+		must.True(t, len(emitted[m.Name]) > 0, "%s is not emitted", m.Name)
+		for _, labels := range emitted[m.Name] {
+			must.True(t, labels < 0 || labels == len(m.labelNames()), "%s has another number of labels", m.Name)
 		}
 	}
 	for name := range emitted {
-		known := slices.ContainsFunc(metrics, func(m metric) bool { return m.name == name })
+		known := slices.ContainsFunc(Metrics, func(m Metric) bool { return m.Name == name })
 		must.True(t, known || name == "blankout_predict_requests" || name == "blankout_model_requests", "%s is not in the table", name)
 	}
 }

@@ -35,9 +35,6 @@ type learned struct {
 // learn handles POST /v1/learn: events in the format of the stream, one per line. JSON events may also be concatenated
 // or in an array.
 func (t *site) learn(w http.ResponseWriter, r *http.Request) (ok bool) {
-	if !plain(w, r) {
-		return false
-	}
 	key := r.Header.Get("Idempotency-Key")
 	if len(key) > maxKey {
 		return fail(w, http.StatusBadRequest, fmt.Sprintf("%d bytes, the most is %d", len(key), maxKey), "Idempotency-Key")
@@ -89,7 +86,7 @@ func (t *site) learn(w http.ResponseWriter, r *http.Request) (ok bool) {
 				return fail(w, http.StatusBadRequest, err.Error(), "body")
 			}
 		}
-		if err := writeAnswers(ctx, &list, m, asked, 0, t.config.keyed(""), false); err != nil {
+		if err := writeAnswers(ctx, &list, m, asked, 0, asker{Config: t.config}, false); err != nil {
 			return failLate(w, r, t.config.AnswerTimeout) // nothing is stored
 		}
 		out.Predictions = list.Bytes()

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"slices"
 	"strings"
@@ -37,11 +38,11 @@ type newestEvent struct {
 
 // newest handles GET /v1/newest. It responds with the newest valid record in its original form, or with no record if
 // none has arrived since the start.
-func (t *site) newest(w http.ResponseWriter, r *http.Request) {
+func (t *site) newest(w http.ResponseWriter, r *http.Request) bool {
 	m, event := t.service.model(), t.service.status().Newest
 	if m == nil || event == nil {
 		w.WriteHeader(http.StatusNoContent)
-		return
+		return true
 	}
 	format := m.Record.FormatName()
 	if !utf8.Valid(event) {
@@ -53,7 +54,7 @@ func (t *site) newest(w http.ResponseWriter, r *http.Request) {
 	unused := slices.DeleteFunc(append([]string{m.Record.Weight, m.Record.ID, m.Record.Time}, m.Record.Drop...), func(name string) bool {
 		return name == "" || slices.Contains(m.Record.TimeFeatures, name)
 	})
-	reply(w, http.StatusOK, newestEvent{format, string(event), m.Record.Label, unused, m.Record.Groups})
+	return reply(w, http.StatusOK, newestEvent{format, string(event), m.Record.Label, unused, m.Record.Groups})
 }
 
 // objectOf returns a line of CSV as a JSON object, which POST /v1/predict accepts too. It returns nil for other records,
@@ -115,10 +116,10 @@ type reliability struct {
 }
 
 // measures handles GET /v1/measures.
-func (t *site) measures(w http.ResponseWriter, r *http.Request) {
+func (t *site) measures(w http.ResponseWriter, r *http.Request) bool {
 	m, status := t.models.current(w, r), t.service.status()
 	if m == nil {
-		return
+		return false
 	}
 	metrics := status.Learner
 	answer := measured{
@@ -142,42 +143,85 @@ func (t *site) measures(w http.ResponseWriter, r *http.Request) {
 		}
 		answer.Since = milli(status.Started)
 	}
-	reply(w, http.StatusOK, answer)
+	return reply(w, http.StatusOK, answer)
 }
 
 // omit handles GET /v1/without?kind=field&name=NAME. It responds with the error of the current model on recent events
 // and the forecast of the error. Each is given with and without a group, field or feature.
-func (t *site) omit(w http.ResponseWriter, r *http.Request) {
+func (t *site) omit(w http.ResponseWriter, r *http.Request) bool {
 	m := t.models.current(w, r)
 	if m == nil {
-		return
+		return false
 	}
 	linear, ok := m.Model.(*model.Linear)
 	if !ok {
-		fail(w, http.StatusNotFound, "a kernel model does not have contributions of fields", r.URL.Path)
-		return
+		return fail(w, http.StatusNotFound, "a kernel model does not have contributions of fields", r.URL.Path)
 	}
 	events := t.service.Recent()
 	if len(events) == 0 {
-		fail(w, http.StatusServiceUnavailable, "no labeled event has arrived since the start", r.URL.Path)
-		return
+		return fail(w, http.StatusServiceUnavailable, "no labeled event has arrived since the start", r.URL.Path)
 	}
 	kind, name := cmp.Or(r.URL.Query().Get("kind"), "field"), r.URL.Query().Get("name")
 	if kind != "group" && kind != "field" && kind != "feature" || name == "" {
-		fail(w, http.StatusBadRequest, fmt.Sprintf("kind=%.20q, name=%.100q: want a kind of group, field or feature, and its name", kind, name), "query")
-		return
+		return fail(w, http.StatusBadRequest, fmt.Sprintf("kind=%.20q, name=%.100q: want a kind of group, field or feature, and its name", kind, name), "query")
 	}
 	if !t.models.sending.enter(w, r) {
-		return
+		return false
 	}
 	defer t.models.sending.leave(true)
 	lost, err := batch.WithoutPart(linear, events, kind, name, batch.DefaultValidateConfig().Deletions)
 	switch {
 	case errors.As(err, new(*batch.UnknownPartError)):
-		fail(w, http.StatusNotFound, err.Error(), "query")
+		return fail(w, http.StatusNotFound, err.Error(), "query")
 	case err != nil:
-		fail(w, http.StatusInternalServerError, err.Error(), r.URL.Path)
-	default:
-		reply(w, http.StatusOK, lost)
+		return fail(w, http.StatusInternalServerError, err.Error(), r.URL.Path)
 	}
+	return reply(w, http.StatusOK, lost)
+}
+
+// defaultFields is the number of fields in a response if ?limit is not given. The response has the fields in the worst
+// health first.
+const defaultFields = 100
+
+// features answers GET /v1/features with the health of the fields.
+func (t *site) features(w http.ResponseWriter, r *http.Request) bool {
+	limit, ok := asked(w, r, "limit", "fields", 0, math.MaxInt, defaultFields)
+	if !ok {
+		return false
+	}
+	report := t.service.status().Learner.Health
+	if report == nil {
+		return fail(w, http.StatusServiceUnavailable, "no event has been learned yet", r.URL.Path)
+	}
+	return reply(w, http.StatusOK, struct {
+		*health.Health
+		Watched int                  `json:"watched"` // number of monitored fields
+		Fields  []health.FieldHealth `json:"fields"`
+	}{report, len(report.Fields), report.Fields[:min(limit, len(report.Fields))]})
+}
+
+// healthReport is the part of the web page's data about the health of the fields.
+type healthReport struct {
+	Alarms  int                  `json:"alarms"`
+	Watched int                  `json:"watched"`
+	Fields  []health.FieldHealth `json:"fields"` // the pageFields worst fields
+}
+
+// pageFields is the number of fields on the web page.
+const pageFields = 12
+
+func healthOf(s *run.Status) *healthReport {
+	h := s.Learner.Health
+	if h == nil || len(h.Fields) == 0 {
+		return nil
+	}
+	return &healthReport{h.Alarms, len(h.Fields), h.Fields[:min(len(h.Fields), pageFields)]}
+}
+
+// worstAlarm returns the text of an alarm about the field in the worst health, or "" if there is no alarm.
+func worstAlarm(h *health.Health) string {
+	if h == nil || len(h.Fields) == 0 || len(h.Fields[0].Alarms) == 0 {
+		return ""
+	}
+	return h.Fields[0].Alarms[0].Text
 }

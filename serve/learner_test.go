@@ -75,7 +75,7 @@ func TestPageRequests(t *testing.T) {
 		}
 	}
 	get("/v1/model/largest?n=3", &largest)
-	model := runner.Model()
+	model := runner.Published().Linear
 	must.Require(t, largest.Version == runner.Published().Version && largest.Features == 11 && len(largest.Outputs) == 1 && largest.Outputs[0].Class == "yes" && len(largest.Outputs[0].Weights) == 3,
 		"largest: %+v", largest)
 	third := math.Abs(largest.Outputs[0].Weights[2].Weight)
@@ -161,7 +161,7 @@ func TestPageInputsInBrowser(t *testing.T) {
 	})
 	must.Do(t, runner.Run(t.Context()))
 	predicted := func(event string) string {
-		m := served.New(runner.Model(), written())
+		m := served.New(runner.Published().Linear, written())
 		p := must.Get(m.Predict([]byte(event), 0))(t)
 		return fmt.Sprintf("%s with probability %s", p.Class, percentOf(p.Probability))
 	}

@@ -71,33 +71,28 @@ func NewLearnerReport(x *run.Standing, leader bool, events uint64, s *online.Sum
 }
 
 // learners handles GET /v1/learners.
-func (t *site) learners(w http.ResponseWriter, r *http.Request) {
+func (t *site) learners(w http.ResponseWriter, r *http.Request) bool {
 	list := LearnerReports(t.service.status())
 	if list == nil {
-		fail(w, http.StatusNotFound, "there is only one learner: add others with [[challenger]]", r.URL.Path)
-		return
+		return fail(w, http.StatusNotFound, "there is only one learner: add others with [[challenger]]", r.URL.Path)
 	}
-	reply(w, http.StatusOK, map[string]any{"learners": list})
+	return reply(w, http.StatusOK, map[string]any{"learners": list})
 }
 
 // promoteTimeout limits the wait until a checkpoint contains the promotion.
 const promoteTimeout = time.Minute
 
 // promote handles POST /v1/promote with the body {"name": NAME}.
-func (t *site) promote(w http.ResponseWriter, r *http.Request) {
-	if !plain(w, r) {
-		return
-	}
+func (t *site) promote(w http.ResponseWriter, r *http.Request) bool {
 	body, ok := t.config.body(w, r)
 	if !ok {
-		return
+		return false
 	}
 	var asked struct {
 		Name string `json:"name"`
 	}
 	if err := json.Unmarshal(body, &asked); err != nil || asked.Name == "" {
-		fail(w, http.StatusBadRequest, `want {"name": NAME} of the learner to promote`, "body")
-		return
+		return fail(w, http.StatusBadRequest, `want {"name": NAME} of the learner to promote`, "body")
 	}
 	// A promotion that was requested is completed even if the client disconnects.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), promoteTimeout)
@@ -105,14 +100,13 @@ func (t *site) promote(w http.ResponseWriter, r *http.Request) {
 	err := t.service.Promote(ctx, asked.Name)
 	switch {
 	case err == nil:
-		reply(w, http.StatusOK, map[string]string{"leader": asked.Name})
+		return reply(w, http.StatusOK, map[string]string{"leader": asked.Name})
 	case errors.As(err, new(*run.UnknownChallengerError)):
-		fail(w, http.StatusNotFound, err.Error(), "name")
+		return fail(w, http.StatusNotFound, err.Error(), "name")
 	case ctx.Err() != nil:
-		fail(w, http.StatusServiceUnavailable, fmt.Sprintf("%s is not yet the leader in a checkpoint: see GET /v1/learners", asked.Name), r.URL.Path)
-	default:
-		fail(w, http.StatusConflict, err.Error(), r.URL.Path)
+		return fail(w, http.StatusServiceUnavailable, fmt.Sprintf("%s is not yet the leader in a checkpoint: see GET /v1/learners", asked.Name), r.URL.Path)
 	}
+	return fail(w, http.StatusConflict, err.Error(), r.URL.Path)
 }
 
 // chosen returns the model of the learner that the query names. If the query names no learner, it returns the current

@@ -17,7 +17,6 @@ import (
 	"blankout/internal/must"
 	"blankout/online"
 	"blankout/serve"
-	"blankout/stream/record"
 )
 
 func TestLearners(t *testing.T) {
@@ -35,9 +34,7 @@ func TestLearners(t *testing.T) {
 		{Learner: r.Learner, Standing: run.Standing{Name: run.Champion, Promote: "manual", Window: 10_000}},
 		{Learner: other, Standing: run.Standing{Name: "slow", Promote: run.PromoteAuto, Window: 10_000}},
 	}}
-	written := written()
-	asked := func(string) *record.Config { return &written }
-	s.Model, s.Learner, s.Promote = serve.Latest(r.Published, asked), serve.Named(r.Published, asked), r.Promote
+	s.Model, s.Learner, s.Promote = latest(r.Published, written()), newest(r.Published, written()), r.Promote
 	gate := &gated{Source: r.Source, at: 6000, wait: make(chan bool), reached: make(chan bool)}
 	r.Source = gate
 	var saved atomic.Int32

@@ -3,7 +3,6 @@ package serve
 // This file has the table of Prometheus metrics and computes their values.
 
 import (
-	"fmt"
 	"math"
 	"runtime"
 	"slices"
@@ -22,12 +21,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metric is one row of the table of metrics.
-type metric struct {
-	name   string // name with the prefix blankout_
+// Metric is one row of the table of metrics.
+type Metric struct {
+	Name   string // name with the prefix blankout_
 	kind   prometheus.ValueType
-	labels string // names of the labels, separated by commas
-	help   string
+	Labels string // names of the labels, separated by commas
+	Help   string
 }
 
 const (
@@ -46,17 +45,16 @@ type view struct {
 	registry   *registry.Client      // nil if records need no schema registry
 	model      *served.Model         // published model; nil before the first
 	predicting *predict.Stats        // nil if no topic is predicted
-	places     []destinationView     // destinations of snapshots
-	requests   requests              // counters of prediction requests
-	sent       requests              // counters of requests for the model
-	open       float64               // number of open HTTP connections
+	places     []destinationStats    // destinations of snapshots
+	models     *models
+	open       float64 // number of open HTTP connections
 	version    string
 }
 
-// metrics is the table of all metrics. docs/reference.md is generated from it. No metric has a label for features, keys
+// Metrics is the table of all metrics. docs/reference.md is generated from it. No metric has a label for features, keys
 // or events. Field labels exist only for the metricFields worst fields with an alarm. So the number of time series is
 // small and bounded.
-var metrics = []metric{
+var Metrics = []Metric{
 	{"blankout_build_info", gauge, "version,go", "1, labeled with the version of the program and of Go."},
 	{"blankout_ready", gauge, "", "1 if events are being consumed, else 0 (/readyz gives the reason)."},
 	{"blankout_events_total", counter, "outcome", "Records counted by outcome: learned, unlabeled, held-out, refused, or passed (tombstones and repeated events)."},
@@ -157,8 +155,8 @@ func (v *view) emit(emit emitter) {
 	v.emitSources(emit)
 	v.emitMeasures(emit)
 	v.emitModel(emit)
-	v.requests.emit("blankout_predict_requests", emit)
-	v.sent.emit("blankout_model_requests", emit)
+	v.models.predicting.emit("blankout_predict_requests", emit)
+	v.models.sending.emit("blankout_model_requests", emit)
 	emit("blankout_http_connections", v.open)
 	if v.predicting != nil {
 		emitPredictions(v.predicting, emit)
@@ -179,13 +177,10 @@ func (v *view) emit(emit emitter) {
 // emitRun emits metrics of the loop: its records, checkpoints, validations and alarms.
 func (v *view) emitRun(emit emitter) {
 	s := v.status
-	passed := uint64(0)
 	for reason, n := range s.RefusedBy {
 		emit("blankout_refused_total", float64(n), string(reason))
-		if !reason.Faulty() {
-			passed += n
-		}
 	}
+	passed := s.Passed()
 	emit.counts("blankout_events_total", map[string]uint64{"learned": s.Learned, "unlabeled": s.Unlabeled, "held-out": s.HeldOut, "refused": s.Refused - passed, "passed": passed})
 	emit("blankout_dead_letter_failures_total", float64(s.DeadLetterFailures))
 	age := math.NaN()
@@ -203,8 +198,7 @@ func (v *view) emitRun(emit emitter) {
 	emit("blankout_checkpoint_pause_last_seconds", s.Save.Pause.Seconds())
 	emit("blankout_checkpoint_timestamp_seconds", unix(s.Save.At))
 	emit("blankout_commit_failures_total", float64(s.Save.CommitFailures))
-	emit("blankout_validations_total", float64(s.Validation.Done), "done")
-	emit("blankout_validations_total", float64(s.Validation.Failed), "failed")
+	emit.counts("blankout_validations_total", map[string]uint64{"done": s.Validation.Done, "failed": s.Validation.Failed})
 	emit("blankout_validation_alarm", flag(s.Validation.Alarm))
 	if r := s.Validation.Last; r != nil {
 		emit("blankout_validation_gap_ratio", gaugeOf(r.RelativeGap))
@@ -346,14 +340,6 @@ func (v *view) emitModel(emit emitter) {
 	}
 }
 
-// emit emits the counters of requests. The argument name is the start of the names of the metrics.
-func (r requests) emit(name string, emit emitter) {
-	emit(name+"_total", r.answered, "answered")
-	emit(name+"_total", r.failed, "failed")
-	emit(name+"_total", r.turnedAway, "turned-away")
-	emit(name+"_active", r.active)
-}
-
 // emitPredictions emits metrics of the predicted topic.
 func emitPredictions(s *predict.Stats, emit emitter) {
 	emit.counts("blankout_predictions_total", map[string]uint64{"scored": s.Scored, "refused": s.Refused})
@@ -493,14 +479,14 @@ type described struct {
 
 func newCollector(s Service, m *models, connections *connections) *collector {
 	c := &collector{service: s, models: m, connections: connections, metrics: map[string]described{}}
-	for _, m := range metrics {
-		c.metrics[m.name] = described{m.kind, prometheus.NewDesc(m.name, m.help, m.labelNames(), nil)}
+	for _, m := range Metrics {
+		c.metrics[m.Name] = described{m.kind, prometheus.NewDesc(m.Name, m.Help, m.labelNames(), nil)}
 	}
 	return c
 }
 
-func (m *metric) labelNames() []string {
-	return strings.FieldsFunc(m.labels, func(r rune) bool { return r == ',' })
+func (m *Metric) labelNames() []string {
+	return strings.FieldsFunc(m.Labels, func(r rune) bool { return r == ',' })
 }
 
 func (c *collector) Describe(out chan<- *prometheus.Desc) {
@@ -517,9 +503,8 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 }
 
 func (c *collector) view() *view {
-	v := &view{status: c.service.status(), notReady: c.service.notReady(), registry: c.service.Registry, learns: c.service.Status != nil, version: c.service.Version}
+	v := &view{status: c.service.status(), notReady: c.service.notReady(), registry: c.service.Registry, learns: c.service.Status != nil, models: c.models, version: c.service.Version}
 	v.partitions, v.model = v.status.Partitions, c.service.model()
-	v.requests, v.sent = c.models.predicting.counts(), c.models.sending.counts()
 	v.open = float64(len(c.connections.places))
 	v.predicting, v.places, v.source, v.group = call(c.service.Predictions), call(c.service.Snapshots).view(), call(c.service.Source), call(c.service.Group)
 	if v.source != nil {
@@ -535,18 +520,4 @@ func (c *collector) view() *view {
 		}
 	}
 	return v
-}
-
-// MetricsTable returns the metrics as a Markdown table, for docs/reference.md.
-func MetricsTable() string {
-	var b strings.Builder
-	b.WriteString("| metric{labels} | meaning |\n|---|---|\n")
-	for _, m := range metrics {
-		labels := ""
-		if m.labels != "" {
-			labels = "{" + m.labels + "}"
-		}
-		fmt.Fprintf(&b, "| `%s`%s | %s |\n", m.name, labels, m.help)
-	}
-	return b.String()
 }

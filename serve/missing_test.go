@@ -152,7 +152,7 @@ func learnedFrom(t *testing.T, config online.Config, classes int, lines []byte) 
 	runner := &run.Runner{Config: run.DefaultConfig(), Source: source, State: run.State{Learner: learner}, Schema: schema, Fingerprint: recordConfig.Settings()}
 	runner.Config.Refused = run.PolicyFail
 	must.Do(t, runner.Run(t.Context()))
-	return runner, serve.Service{Status: runner.Status, Model: serve.Latest(runner.Published, readAs(recordConfig))}
+	return runner, serve.Service{Status: runner.Status, Model: latest(runner.Published, recordConfig)}
 }
 
 // servedError returns the error of predictions over HTTP for the last n events.

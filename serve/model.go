@@ -25,59 +25,38 @@ import (
 	"blankout/stream/record"
 )
 
-// Latest returns a function that returns the model that a Runner published last. The function returns nil if no model
-// has been published. It is safe for concurrent use. The function asked returns the current record settings of a
-// learner. They may differ between learners and change when the format is detected.
-func Latest(published func() *run.Published, asked func(learner string) *record.Config) func() *served.Model {
+// Newest returns a function that returns the model that a Runner published last for the learner with the given name; ""
+// is the leader. The function returns nil if there is no such model. It is safe for concurrent use. The function asked
+// returns the current record settings, which change when the format is detected, and own returns those of a learner.
+func Newest(published func() *run.Published, asked func() *record.Config, own func(learner string, c record.Config) record.Config) func(learner string) *served.Model {
+	type made struct {
+		of    *run.Published
+		as    *record.Config
+		model *served.Model
+	}
 	var mu sync.Mutex
-	var last *run.Published
-	var as *record.Config
-	var model *served.Model
-	return func() *served.Model {
+	all := map[string]made{}
+	return func(learner string) *served.Model {
 		mu.Lock()
 		defer mu.Unlock()
 		p := published()
+		if p != nil && learner != "" && p.Learner != learner {
+			i := slices.IndexFunc(p.Others, func(x *run.Published) bool { return x.Learner == learner })
+			if i < 0 {
+				return nil
+			}
+			p = p.Others[i]
+		}
 		if p == nil {
 			return nil
 		}
-		if how := asked(p.Learner); p != last || how != as {
-			model = served.New(p.Linear, *how)
-			model.Version, model.Offsets, model.At, model.Learner = p.Version, p.Offsets, p.At, p.Learner
-			last, as = p, how
+		m, how := all[p.Learner], asked()
+		if m.of != p || m.as != how {
+			m = made{p, how, served.New(p.Linear, own(p.Learner, *how))}
+			m.model.Version, m.model.Offsets, m.model.At, m.model.Learner = p.Version, p.Offsets, p.At, p.Learner
+			all[p.Learner] = m
 		}
-		return model
-	}
-}
-
-// Named returns a function that returns the last published model of the learner with the given name, or nil. See
-// Latest.
-func Named(published func() *run.Published, asked func(learner string) *record.Config) func(learner string) *served.Model {
-	var mu sync.Mutex
-	models := map[string]func() *served.Model{}
-	of := func(name string) func() *run.Published {
-		return func() *run.Published {
-			p := published()
-			if p == nil || p.Learner == name {
-				return p
-			}
-			if i := slices.IndexFunc(p.Others, func(x *run.Published) bool { return x.Learner == name }); i >= 0 {
-				return p.Others[i]
-			}
-			return nil
-		}
-	}
-	return func(learner string) *served.Model {
-		if of(learner)() == nil {
-			return nil
-		}
-		mu.Lock()
-		model := models[learner]
-		if model == nil {
-			model = Latest(of(learner), asked)
-			models[learner] = model
-		}
-		mu.Unlock()
-		return model()
+		return m.model
 	}
 }
 
@@ -123,24 +102,22 @@ func tag(m *served.Model, form string) string {
 
 // get handles GET /v1/model. It sends the model as a file. For Accept: application/json it sends the head and the
 // splines of the model as JSON, and with ?weights=1 the weights too.
-func (s *models) get(w http.ResponseWriter, r *http.Request) {
+func (s *models) get(w http.ResponseWriter, r *http.Request) (ok bool) {
 	weights, ok := switched(w, r, "weights")
 	if !ok {
-		return
+		return false
 	}
 	m := s.chosen(w, r)
 	if m == nil {
-		return
+		return false
 	}
 	asJSON := strings.Contains(r.Header.Get("Accept"), "application/json")
 	if m.Shards() != nil && (weights || !asJSON) {
-		fail(w, http.StatusNotFound, "the shards of a group are several models: follow kafka://HOST:PORT/NAME-snapshots", r.URL.Path)
-		return
+		return fail(w, http.StatusNotFound, "the shards of a group are several models: follow kafka://HOST:PORT/NAME-snapshots", r.URL.Path)
 	}
 	linear, _ := m.Model.(*model.Linear)
 	if asJSON && weights && linear == nil {
-		fail(w, http.StatusBadRequest, "a kernel model has no feature weights: omit weights=1, or request the file", "query")
-		return
+		return fail(w, http.StatusBadRequest, "a kernel model has no feature weights: omit weights=1, or request the file", "query")
 	}
 	form := ""
 	if asJSON {
@@ -155,15 +132,14 @@ func (s *models) get(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Last-Modified", m.At.UTC().Format(http.TimeFormat))
 	if matches(r.Header.Get("If-None-Match"), tag(m, form)) {
 		w.WriteHeader(http.StatusNotModified)
-		return
+		return true
 	}
 	if asJSON && !weights {
 		w.Header().Set("Content-Type", "application/json")
-		_ = writeJSON(w, m, linear, false)
-		return
+		return writeJSON(w, m, linear, false) == nil
 	}
 	if !s.sending.enter(w, r) {
-		return
+		return false
 	}
 	ok = false
 	defer func() { s.sending.leave(ok) }()
@@ -179,7 +155,7 @@ func (s *models) get(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		panic(http.ErrAbortHandler) // aborting shows the client that the response is incomplete
 	}
-	ok = true
+	return true
 }
 
 // Only a limited number of clients receive a model concurrently, because a model stays in memory while it is sent. A
@@ -213,12 +189,12 @@ func placeOf(m *served.Model) place {
 	return place{m.Version, m.Learner, m.At, time.Since(m.At).Seconds(), m.Events, m.Offsets}
 }
 
-func (s *models) offsets(w http.ResponseWriter, r *http.Request) {
+func (s *models) offsets(w http.ResponseWriter, r *http.Request) bool {
 	m := s.chosen(w, r)
 	if m == nil {
-		return
+		return false
 	}
-	reply(w, http.StatusOK, placeOf(m))
+	return reply(w, http.StatusOK, placeOf(m))
 }
 
 // column is the JSON form of an event.Column.
@@ -301,22 +277,21 @@ type weight struct {
 
 // largest handles GET /v1/model/largest. The response has, for each output, the weights with the largest absolute
 // values, largest first. A model of two classes has one output, for the positive class.
-func (s *models) largest(w http.ResponseWriter, r *http.Request) {
+func (s *models) largest(w http.ResponseWriter, r *http.Request) bool {
 	n, ok := asked(w, r, "n", "weights", 1, maxLargest, defaultLargest)
 	if !ok {
-		return
+		return false
 	}
 	m := s.chosen(w, r)
 	if m == nil {
-		return
+		return false
 	}
 	linear, ok := m.Model.(*model.Linear)
 	if !ok {
-		fail(w, http.StatusNotFound, "a kernel model has no feature weights", r.URL.Path)
-		return
+		return fail(w, http.StatusNotFound, "a kernel model has no feature weights", r.URL.Path)
 	}
 	if !s.sending.enter(w, r) {
-		return
+		return false
 	}
 	defer s.sending.leave(true)
 	type output struct {
@@ -336,7 +311,7 @@ func (s *models) largest(w http.ResponseWriter, r *http.Request) {
 		}
 		answer.Outputs = append(answer.Outputs, out)
 	}
-	reply(w, http.StatusOK, answer)
+	return reply(w, http.StatusOK, answer)
 }
 
 // outputName returns the name of the class of output k.

@@ -37,12 +37,11 @@ const policy = "default-src 'none'; connect-src 'self'; style-src 'self' 'unsafe
 var pageTypes = map[string]string{".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}
 
 // servePage handles GET / and GET /page/FILE.
-func servePage(w http.ResponseWriter, r *http.Request) {
+func servePage(w http.ResponseWriter, r *http.Request) bool {
 	name := cmp.Or(strings.TrimPrefix(r.URL.Path, "/"), "page/index.html")
 	data, err := pages.ReadFile(name)
 	if err != nil {
-		fail(w, http.StatusNotFound, "no such file of the page", r.URL.Path)
-		return
+		return fail(w, http.StatusNotFound, "no such file of the page", r.URL.Path)
 	}
 	w.Header().Set("Content-Security-Policy", policy)
 	w.Header().Set("Cache-Control", "no-cache")
@@ -50,11 +49,12 @@ func servePage(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("ETag", etag)
 	if matches(r.Header.Get("If-None-Match"), etag) {
 		w.WriteHeader(http.StatusNotModified)
-		return
+		return true
 	}
 	w.Header().Set("Content-Type", cmp.Or(pageTypes[path.Ext(name)], "text/plain; charset=utf-8"))
 	w.Header().Set("Content-Length", strconv.Itoa(len(data)))
-	_, _ = w.Write(data)
+	_, err = w.Write(data)
+	return err == nil
 }
 
 // Point is the state of a run at one time, for the charts. Undefined values are null.
@@ -74,29 +74,18 @@ type Point struct {
 func pointOf(v *view) Point {
 	s := v.status
 	p := Point{
-		Time: time.Now().UnixMilli(), Records: s.Learned + s.Unlabeled + s.Refused, Lag: lag(v),
+		Time: time.Now().UnixMilli(), Records: s.Learned + s.Unlabeled + s.Refused,
 		Error: measure.Defined(s.Learner.Window.Error()), Total: measure.Defined(s.Learner.Total.Error()),
 		Loss: measure.Defined(s.Learner.Window.MeanLogLoss()), Refused: s.Refused,
+	}
+	if n := run.Lag(v.partitions); n >= 0 {
+		p.Lag = new(float64(n))
 	}
 	if n := s.Learner.Numbers; n != nil {
 		p.Numbers = true
 		p.Error, p.Total, p.Loss = measure.Defined(n.Window.MAE()), measure.Defined(n.Total.MAE()), measure.Defined(n.Window.RMSE())
 	}
 	return p
-}
-
-// lag returns the total lag of the partitions that report their end.
-func lag(v *view) *float64 {
-	sum, some := 0.0, false
-	for _, p := range v.partitions {
-		if l := p.Lag(); l >= 0 {
-			sum, some = sum+float64(l), true
-		}
-	}
-	if !some {
-		return nil
-	}
-	return &sum
 }
 
 // Report is the content of a server-sent event "status". It has all data of the page about the current state.
@@ -275,22 +264,20 @@ const maxListeners = 64
 
 // events handles GET /v1/events. It sends an event "history" with the run so far and an event "marks" with the run's
 // marks. Then it sends an event "status" every second, and "marks" again whenever there are new marks.
-func (s *site) events(w http.ResponseWriter, r *http.Request) {
+func (s *site) events(w http.ResponseWriter, r *http.Request) bool {
 	select {
 	case s.listeners <- struct{}{}:
 		defer func() { <-s.listeners }()
 	default:
 		w.Header().Set("Retry-After", "10")
-		fail(w, http.StatusServiceUnavailable, fmt.Sprintf("%d clients are already connected", cap(s.listeners)), r.URL.Path)
-		return
+		return fail(w, http.StatusServiceUnavailable, fmt.Sprintf("%d clients are already connected", cap(s.listeners)), r.URL.Path)
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no") // so that proxies do not buffer the stream
 	out := http.NewResponseController(w)
 	// The timeouts of short requests would end this long request too early.
 	if err := out.SetReadDeadline(time.Time{}); err != nil {
-		fail(w, http.StatusInternalServerError, err.Error(), r.URL.Path)
-		return
+		return fail(w, http.StatusInternalServerError, err.Error(), r.URL.Path)
 	}
 	send := func(kind string, data any) error {
 		text, err := json.Marshal(data)
@@ -307,7 +294,7 @@ func (s *site) events(w http.ResponseWriter, r *http.Request) {
 	}
 	points, marks := s.history.copy()
 	if send("history", points) != nil || send("marks", marks) != nil {
-		return
+		return false
 	}
 	tick := time.NewTicker(tickInterval)
 	defer tick.Stop()
@@ -317,18 +304,18 @@ func (s *site) events(w http.ResponseWriter, r *http.Request) {
 		now.CanOmit = s.service.Recent != nil && s.service.Model != nil
 		now.Name, now.Reporting, now.Group = s.config.Name, s.service.Reports != nil, call(s.service.Group) != nil
 		if send("status", now) != nil {
-			return
+			return false
 		}
 		if _, marks := s.history.copy(); len(marks) != shown {
 			if shown = len(marks); send("marks", marks) != nil {
-				return
+				return false
 			}
 		}
 		select {
 		case <-r.Context().Done():
-			return
+			return false
 		case <-s.closing:
-			return
+			return false
 		case <-tick.C:
 		}
 	}

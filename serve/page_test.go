@@ -40,7 +40,7 @@ func TestPageInBrowser(t *testing.T) {
 	snapshot := serve.DefaultSnapshotConfig()
 	snapshot.File = filepath.Join(t.TempDir(), "model.blankout")
 	snapshots, err := serve.OpenSnapshots(t.Context(), snapshot, stream.DefaultConnectConfig(), false, s3.DefaultConfig(), func() *served.Model {
-		m := served.New(runner.Model(), written())
+		m := served.New(runner.Published().Linear, written())
 		m.Version, m.At = runner.Published().Version, runner.Published().At
 		return m
 	}, slog.New(slog.DiscardHandler))
@@ -53,7 +53,7 @@ func TestPageInBrowser(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	snapshots.Run(ended) // sends the last model
-	m, err := served.ReadFile(snapshot.File)
+	m, err := served.Open(t.Context(), snapshot.File, served.Options{})
 	must.Require(t, err == nil && m.Version == runner.Published().Version, "the snapshot: %v", err)
 	// A chart draws a line only if it has at least two points.
 	drawn := "[document.body?.dataset.events, document.querySelector('#chart-error')?.dataset.series, document.querySelector('#chart-gap')?.dataset.series, document.querySelector('#try-answer .bigclass') != null, document.querySelector('#chart-calibration')?.dataset.series, document.querySelector('#largest-table tbody tr') != null].join(' ') === '400 2 1 true 2 true'"

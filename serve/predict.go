@@ -40,30 +40,16 @@ const (
 
 // limited returns a handler of prediction requests that handles only a limited number of requests at a time. This
 // limits the memory of the requests and the processor time that they take from learning.
-func (s *models) limited(answer func(http.ResponseWriter, *http.Request) (ok bool)) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
+func (s *models) limited(answer func(http.ResponseWriter, *http.Request) (ok bool)) func(http.ResponseWriter, *http.Request) (ok bool) {
+	return func(w http.ResponseWriter, r *http.Request) (ok bool) {
 		if !s.predicting.enter(w, r) {
-			return
+			return false
 		}
-		ok := false
 		defer func() { s.predicting.leave(ok) }()
 		// A client that sends its body slowly must not occupy a place for long.
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(s.config.ClientTimeout))
-		ok = answer(w, r)
+		return answer(w, r)
 	}
-}
-
-// question returns the current model and the body of a prediction request. If ok is false, it has sent an error
-// response.
-func (s *models) question(w http.ResponseWriter, r *http.Request) (m *served.Model, body []byte, ok bool) {
-	if !plain(w, r) {
-		return nil, nil, false
-	}
-	if m = s.chosen(w, r); m == nil {
-		return nil, nil, false
-	}
-	body, ok = s.config.body(w, r)
-	return m, body, ok
 }
 
 // asCSV returns the model for a request that says that its body is CSV with a header. A model whose events are JSON, or
@@ -88,18 +74,12 @@ func asCSV(m *served.Model, r *http.Request, body []byte) (*served.Model, error)
 	return m.Reading(lines.Config()), nil
 }
 
-// plain reports whether the body is uncompressed. If not, it sends an error response.
-func plain(w http.ResponseWriter, r *http.Request) bool {
-	coding := r.Header.Get("Content-Encoding")
-	if coding == "" || strings.EqualFold(coding, "identity") {
-		return true
-	}
-	w.Header().Set("Accept-Encoding", "identity")
-	return fail(w, http.StatusUnsupportedMediaType, fmt.Sprintf("Content-Encoding %.20q is not supported: send events uncompressed", coding), "Content-Encoding")
-}
-
-// body reads the body of a request. If ok is false, it has sent an error response.
+// body reads the body of a request, which must be uncompressed. If ok is false, it has sent an error response.
 func (c Config) body(w http.ResponseWriter, r *http.Request) (body []byte, ok bool) {
+	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
+		w.Header().Set("Accept-Encoding", "identity")
+		return nil, fail(w, http.StatusUnsupportedMediaType, fmt.Sprintf("Content-Encoding %.20q is not supported: send events uncompressed", coding), "Content-Encoding")
+	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, c.MaxBody))
 	if err == nil {
 		return body, true
@@ -130,7 +110,11 @@ func (s *models) predict(w http.ResponseWriter, r *http.Request) (ok bool) {
 	if !ok {
 		return false
 	}
-	m, body, ok := s.question(w, r)
+	m := s.chosen(w, r)
+	if m == nil {
+		return false
+	}
+	body, ok := s.config.body(w, r)
 	if !ok {
 		return false
 	}
@@ -160,7 +144,7 @@ func (s *models) predict(w http.ResponseWriter, r *http.Request) (ok bool) {
 	defer cancel()
 	out := newTaker(w, s.config.ClientTimeout, 0)
 	w.Header().Set("Content-Type", "application/json")
-	if err := writePredictions(ctx, out, m, events, explain, s.config.keyed(r.URL.Query().Get("key"))); err != nil {
+	if err := writePredictions(ctx, out, m, events, explain, asker{s.config, []byte(r.URL.Query().Get("key"))}); err != nil {
 		if out.began {
 			panic(http.ErrAbortHandler) // aborting shows the client that the response is incomplete
 		}
@@ -179,15 +163,7 @@ func failLate(w http.ResponseWriter, r *http.Request, timeout time.Duration) boo
 // asker predicts the events of a request.
 type asker struct {
 	Config
-	key []byte // key of the events' records; nil for none
-}
-
-// keyed returns the asker of a request whose events have a key. The shard of the key then has more weight in the answer.
-func (c Config) keyed(key string) asker {
-	if key == "" {
-		return asker{Config: c}
-	}
-	return asker{c, []byte(key)}
+	key []byte // key of the events' records, whose shard has more weight in the answer; empty for none
 }
 
 // predict predicts an event. It returns an error if the model has seen none of the event's features, unless

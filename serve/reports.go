@@ -123,7 +123,7 @@ type reportSummary struct {
 }
 
 // answerList handles GET /v1/reports. answer handles GET /v1/reports/ID.
-func (r *Reports) answerList(w http.ResponseWriter, _ *http.Request) {
+func (r *Reports) answerList(w http.ResponseWriter, _ *http.Request) bool {
 	out := []reportSummary{}
 	for _, v := range r.List() {
 		s := reportSummary{v.ID, v.Time.Format("2006-01-02T15:04:05.000Z07:00"), v.Records, v.Coverage, v.Source,
@@ -133,14 +133,13 @@ func (r *Reports) answerList(w http.ResponseWriter, _ *http.Request) {
 		}
 		out = append(out, s)
 	}
-	reply(w, http.StatusOK, map[string]any{"reports": out})
+	return reply(w, http.StatusOK, map[string]any{"reports": out})
 }
 
-func (r *Reports) answer(w http.ResponseWriter, req *http.Request) {
+func (r *Reports) answer(w http.ResponseWriter, req *http.Request) bool {
 	v := r.Get(req.PathValue("id"))
 	if v == nil {
-		fail(w, http.StatusNotFound, "no such report", req.URL.Path)
-		return
+		return fail(w, http.StatusNotFound, "no such report", req.URL.Path)
 	}
-	reply(w, http.StatusOK, v)
+	return reply(w, http.StatusOK, v)
 }

@@ -95,7 +95,7 @@ type Service struct {
 	Version string // version of the program
 	// Status is the Status of a Runner; nil for a service that does not learn.
 	Status func() *run.Status
-	// Model returns the newest model, or nil if there is no model yet. It is the result of Latest for a Runner, or the
+	// Model returns the newest model, or nil if there is no model yet. It is the result of Newest for a Runner, or the
 	// model of another learner that this service follows. The function itself may be nil.
 	Model func() *served.Model
 	// Source returns the counters of the Consumer, or nil before the Consumer is open. The function itself may be nil.
@@ -242,7 +242,8 @@ func Start(c Config, s Service, log *slog.Logger) (*Server, error) {
 	if err != nil {
 		return nil, addressInUse(c.Address, err)
 	}
-	listener = site.connections.listen(listener)
+	done := make(chan struct{})
+	listener = &boundListener{Listener: listener, connections: site.connections, done: done, close: sync.OnceFunc(func() { close(done) })}
 	server := &Server{
 		listener: listener,
 		http: &http.Server{
@@ -308,7 +309,7 @@ type site struct {
 func newSite(c Config, s Service) *site {
 	closing := make(chan struct{})
 	models := newModels(c, s)
-	connections := newConnections(bounded(c.MaxConnections, descriptors()))
+	connections := &connections{places: make(chan struct{}, bounded(c.MaxConnections, descriptors()))}
 	return &site{
 		config: c, service: s, collector: newCollector(s, models, connections), models: models, connections: connections,
 		listeners: make(chan struct{}, min(maxListeners, max(1, cap(connections.places)/2))), closing: closing, close: sync.OnceFunc(func() { close(closing) }),
@@ -320,73 +321,47 @@ func (t *site) handler() http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(t.collector, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
-	mux := &router{ServeMux: http.NewServeMux()}
+	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) {
-		reply(w, http.StatusOK, map[string]bool{"healthy": true})
-	})
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
-		if why := s.notReady(); why != "" {
-			fail(w, http.StatusServiceUnavailable, "not ready: "+why, "/readyz")
-			return
+	t.patterns = []string{"GET /metrics"}
+	for _, x := range []struct {
+		pattern string
+		exists  bool
+		answer  func(http.ResponseWriter, *http.Request) (ok bool)
+	}{
+		{"GET /healthz", true, func(w http.ResponseWriter, r *http.Request) bool {
+			return reply(w, http.StatusOK, map[string]bool{"healthy": true})
+		}},
+		{"GET /readyz", true, t.ready},
+		{"GET /{$}", true, servePage},
+		{"GET /page/", true, servePage},
+		{"GET /v1/events", true, t.events},
+		{"GET /v1/features", s.Status != nil, t.features},
+		{"GET /v1/newest", s.Status != nil, t.newest},
+		{"GET /v1/measures", s.Status != nil, t.measures},
+		{"GET /v1/model", true, models.get},
+		{"GET /v1/model/offsets", true, models.offsets},
+		{"GET /v1/model/largest", true, models.largest},
+		{"GET /openapi.json", true, serveOpenAPI},
+		{"POST /v1/predict", s.Model != nil, models.limited(models.predict)},
+		{"POST /v1/learn", s.Learn != nil, models.limited(t.learn)},
+		{"POST /v1/learn", s.Learn == nil, func(w http.ResponseWriter, r *http.Request) bool {
+			return fail(w, http.StatusNotFound, "no events are learned over HTTP here: set http.learn", r.URL.Path)
+		}},
+		{"GET /v1/without", s.Model != nil && s.Recent != nil, t.omit},
+		{"GET /v1/group", s.Group != nil, t.group},
+		{"GET /v1/reports", s.Reports != nil, s.Reports.answerList},
+		{"GET /v1/reports/{id}", s.Reports != nil, s.Reports.answer},
+		{"GET /v1/learners", s.Status != nil, t.learners},
+		{"POST /v1/promote", s.Promote != nil, t.promote},
+		{"POST /v1/validate", s.Validate != nil, t.validate},
+	} {
+		if x.exists {
+			mux.HandleFunc(x.pattern, func(w http.ResponseWriter, r *http.Request) { x.answer(w, r) })
+			t.patterns = append(t.patterns, x.pattern)
 		}
-		reply(w, http.StatusOK, map[string]bool{"ready": true})
-	})
-	mux.HandleFunc("GET /{$}", servePage)
-	mux.HandleFunc("GET /page/", servePage)
-	mux.HandleFunc("GET /v1/events", t.events)
-	if s.Status != nil {
-		mux.HandleFunc("GET /v1/features", t.features)
-		mux.HandleFunc("GET /v1/newest", t.newest)
-		mux.HandleFunc("GET /v1/measures", t.measures)
 	}
-	mux.HandleFunc("GET /v1/model", models.get)
-	mux.HandleFunc("GET /v1/model/offsets", models.offsets)
-	mux.HandleFunc("GET /v1/model/largest", models.largest)
-	mux.HandleFunc("GET /openapi.json", serveOpenAPI)
-	if s.Model != nil {
-		mux.HandleFunc("POST /v1/predict", models.limited(models.predict))
-	}
-	if s.Learn != nil {
-		mux.HandleFunc("POST /v1/learn", models.limited(t.learn))
-	} else {
-		mux.HandleFunc("POST /v1/learn", func(w http.ResponseWriter, r *http.Request) {
-			fail(w, http.StatusNotFound, "no events are learned over HTTP here: set http.learn", r.URL.Path)
-		})
-	}
-	if s.Model != nil && s.Recent != nil {
-		mux.HandleFunc("GET /v1/without", t.omit)
-	}
-	if s.Group != nil {
-		mux.HandleFunc("GET /v1/group", func(w http.ResponseWriter, r *http.Request) {
-			if status := s.Group(); status != nil {
-				reply(w, http.StatusOK, status)
-				return
-			}
-			fail(w, http.StatusServiceUnavailable, "this member has not joined the group yet", r.URL.Path)
-		})
-	}
-	if s.Reports != nil {
-		mux.HandleFunc("GET /v1/reports", s.Reports.answerList)
-		mux.HandleFunc("GET /v1/reports/{id}", s.Reports.answer)
-	}
-	if s.Status != nil {
-		mux.HandleFunc("GET /v1/learners", t.learners)
-	}
-	if s.Promote != nil {
-		mux.HandleFunc("POST /v1/promote", t.promote)
-	}
-	if s.Validate != nil {
-		mux.HandleFunc("POST /v1/validate", func(w http.ResponseWriter, r *http.Request) {
-			if err := s.Validate(); err != nil {
-				fail(w, http.StatusConflict, err.Error(), r.URL.Path)
-				return
-			}
-			reply(w, http.StatusAccepted, map[string]string{"reports": "/v1/reports"})
-		})
-	}
-	t.patterns = mux.patterns
-	return jsonErrors(mux.ServeMux)
+	return jsonErrors(mux)
 }
 
 // openAPI is an OpenAPI 3.1 document of all requests that a Server handles, except profiles.
@@ -395,26 +370,38 @@ func (t *site) handler() http.Handler {
 var openAPI []byte
 
 // serveOpenAPI handles GET /openapi.json.
-func serveOpenAPI(w http.ResponseWriter, r *http.Request) {
+func serveOpenAPI(w http.ResponseWriter, r *http.Request) bool {
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(openAPI)
+	_, err := w.Write(openAPI)
+	return err == nil
 }
 
-// router is a mux that records its patterns.
-type router struct {
-	*http.ServeMux
-	patterns []string
+// ready handles GET /readyz.
+func (t *site) ready(w http.ResponseWriter, r *http.Request) bool {
+	if why := t.service.notReady(); why != "" {
+		return fail(w, http.StatusServiceUnavailable, "not ready: "+why, "/readyz")
+	}
+	return reply(w, http.StatusOK, map[string]bool{"ready": true})
 }
 
-func (r *router) Handle(pattern string, h http.Handler) {
-	r.ServeMux.Handle(pattern, h)
-	r.patterns = append(r.patterns, pattern)
+// group handles GET /v1/group.
+func (t *site) group(w http.ResponseWriter, r *http.Request) bool {
+	if status := t.service.Group(); status != nil {
+		return reply(w, http.StatusOK, status)
+	}
+	return fail(w, http.StatusServiceUnavailable, "this member has not joined the group yet", r.URL.Path)
 }
 
-func (r *router) HandleFunc(pattern string, f http.HandlerFunc) { r.Handle(pattern, f) }
+// validate handles POST /v1/validate.
+func (t *site) validate(w http.ResponseWriter, r *http.Request) bool {
+	if err := t.service.Validate(); err != nil {
+		return fail(w, http.StatusConflict, err.Error(), r.URL.Path)
+	}
+	return reply(w, http.StatusAccepted, map[string]string{"reports": "/v1/reports"})
+}
 
-// reply writes a JSON response.
-func reply(w http.ResponseWriter, status int, body any) {
+// reply writes a JSON response. It returns true, the result of a handler that has not failed.
+func reply(w http.ResponseWriter, status int, body any) bool {
 	data, err := json.Marshal(body)
 	if err != nil {
 		status, data = http.StatusInternalServerError, []byte(`{"error":"the answer cannot be encoded as JSON","where":""}`)
@@ -423,6 +410,7 @@ func reply(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Length", strconv.Itoa(len(data)+1))
 	w.WriteHeader(status)
 	w.Write(append(data, '\n'))
+	return true
 }
 
 // fail writes a JSON error with the fields what and where. It returns false, the result of a handler that has failed.

@@ -83,7 +83,7 @@ func runnerOf(t testing.TB, c online.Config, lines []byte) (*run.Runner, serve.S
 	r := &run.Runner{Config: run.DefaultConfig(), Source: source, State: run.State{Learner: learner}, Schema: schema}
 	r.Config.Refused = run.PolicySkip
 	return r, serve.Service{
-		Version: "v1.2.3", Recent: r.Recent, Status: r.Status, Model: serve.Latest(r.Published, readAs(recordConfig)),
+		Version: "v1.2.3", Recent: r.Recent, Status: r.Status, Model: latest(r.Published, recordConfig),
 		Source: func() *stream.ConsumerStats {
 			return &stream.ConsumerStats{Retries: map[string]uint64{"timeout": 3}}
 		},
@@ -410,7 +410,7 @@ func TestModelJSON(t *testing.T) {
 	must.True(t, where.Version > 5<<32 && where.Events == 400 && len(where.Offsets) == 1 && where.Offsets[0].Records == 404, "%s", text)
 	_, text, header := call(t, "GET", url+"/v1/model?weights=1", "", "Accept", "application/json")
 	must.Do(t, json.Unmarshal([]byte(text), &whole))
-	m := runner.Model()
+	m := runner.Published().Linear
 	must.True(t, whole.Version == where.Version && header.Get("Blankout-Version") == fmt.Sprint(where.Version) && whole.Model.Events == 400 && len(whole.Weights) == m.Rows.Len(),
 		"version %d, head %+v, %d columns", whole.Version, whole.Model, len(whole.Weights))
 	named := map[string]float64{}
@@ -575,7 +575,7 @@ func FuzzRequests(f *testing.F) {
 			recordConfig.Columns = []string{"label", "word", "x"}
 		}
 		other := service
-		other.Model = serve.Latest(runner.Published, readAs(recordConfig))
+		other.Model = latest(runner.Published, recordConfig)
 		handlers[format] = serve.Handler(serve.DefaultConfig(), other)
 	}
 	f.Fuzz(func(t *testing.T, method, path, body, header string) {
@@ -704,7 +704,7 @@ func ExampleStart() {
 	config := serve.DefaultConfig()
 	config.Address = "127.0.0.1:0"
 	var runner run.Runner // a real Runner has a Learner and a Source
-	server, err := serve.Start(config, serve.Service{Status: runner.Status, Model: serve.Latest(runner.Published, readAs(record.DefaultConfig()))}, slog.New(slog.DiscardHandler))
+	server, err := serve.Start(config, serve.Service{Status: runner.Status, Model: latest(runner.Published, record.DefaultConfig())}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -779,9 +779,15 @@ func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 func logTo(w io.Writer) *slog.Logger { return slog.New(slog.NewTextHandler(w, nil)) }
 
-// readAs returns a function that returns the record settings of every learner.
-func readAs(c record.Config) func(learner string) *record.Config {
-	return func(string) *record.Config { return &c }
+// latest returns a function that returns the newest model of the leader.
+func latest(published func() *run.Published, c record.Config) func() *served.Model {
+	models := newest(published, c)
+	return func() *served.Model { return models("") }
+}
+
+// newest is serve.Newest for learners with the same record settings.
+func newest(published func() *run.Published, c record.Config) func(learner string) *served.Model {
+	return serve.Newest(published, func() *record.Config { return &c }, func(_ string, c record.Config) record.Config { return c })
 }
 
 // TestReadyWithoutLearner checks that a service that only predicts is ready as soon as it has a model.

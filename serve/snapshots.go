@@ -43,10 +43,10 @@ func (c SnapshotConfig) Check() error {
 	return nil
 }
 
-// Snapshots sends the newest model to a topic, a file and an object in a store, on its own goroutine. A slow or
+// Snapshots sends the newest model to a topic, a file and an object in a store, on the goroutine of Run. A slow or
 // unreachable destination does not delay the publication of models; it gets a newer model later.
 type Snapshots struct {
-	config       SnapshotConfig
+	interval     time.Duration
 	model        func() *served.Model
 	topic        *kafka.Publisher // nil if no topic is configured
 	log          *slog.Logger
@@ -55,12 +55,12 @@ type Snapshots struct {
 
 // snapshotDestination is a destination of snapshots and its status.
 type snapshotDestination struct {
-	name  string // kind of destination: topic, file or object
 	write func(context.Context, *served.Model) error
 	stats atomic.Pointer[destinationStats]
 }
 
 type destinationStats struct {
+	name              string // kind of destination: topic, file or object
 	published, failed uint64
 	version           uint64 // version of the model in the destination
 	when              time.Time
@@ -70,7 +70,7 @@ type destinationStats struct {
 // OpenSnapshots prepares the destinations. It connects to the topic and to the store, and reads the models that the
 // destinations contain.
 func OpenSnapshots(ctx context.Context, c SnapshotConfig, connect stream.ConnectConfig, create bool, store s3.Config, model func() *served.Model, log *slog.Logger) (*Snapshots, error) {
-	s := &Snapshots{config: c, model: model, log: log}
+	s := &Snapshots{interval: c.Interval, model: model, log: log}
 	if c.Topic != "" {
 		p, err := kafka.NewPublisher(ctx, kafka.PublisherConfig{ConnectConfig: connect, Topic: c.Topic, Create: create, Log: log})
 		if err != nil {
@@ -85,7 +85,7 @@ func OpenSnapshots(ctx context.Context, c SnapshotConfig, connect stream.Connect
 			return nil, errors.Join(fmt.Errorf("snapshots: %w", err), s.Close())
 		}
 		if _, err := os.Stat(c.File); err == nil {
-			there, err := served.ReadFile(c.File)
+			there, err := served.Open(ctx, c.File, served.Options{})
 			if err != nil { // the error includes a file of unknown content, which must not be replaced
 				return nil, errors.Join(fmt.Errorf("snapshots: %w", err), s.Close())
 			}
@@ -103,9 +103,16 @@ func OpenSnapshots(ctx context.Context, c SnapshotConfig, connect stream.Connect
 	return s, nil
 }
 
+// ShardSnapshots sends the newest model of a shard to the topic of its group, also if the topic has one.
+func ShardSnapshots(topic *kafka.Publisher, interval time.Duration, model func() *served.Model, log *slog.Logger) *Snapshots {
+	s := &Snapshots{interval: interval, model: model, topic: topic, log: log}
+	s.add("topic", 0, topic.Publish)
+	return s
+}
+
 func (s *Snapshots) add(name string, version uint64, write func(context.Context, *served.Model) error) {
-	p := &snapshotDestination{name: name, write: write}
-	p.stats.Store(&destinationStats{version: version})
+	p := &snapshotDestination{write: write}
+	p.stats.Store(&destinationStats{name: name, version: version})
 	s.destinations = append(s.destinations, p)
 }
 
@@ -121,19 +128,18 @@ func (s *Snapshots) Version() uint64 {
 
 // Run sends models until ctx ends. Then it sends the last model, within five seconds.
 func (s *Snapshots) Run(ctx context.Context) {
-	tick := time.NewTicker(s.config.Interval)
+	tick := time.NewTicker(s.interval)
 	defer tick.Stop()
-	for {
+	for ctx.Err() == nil {
 		select {
 		case <-tick.C:
 			s.deliver(ctx)
 		case <-ctx.Done():
-			last, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-			defer cancel()
-			s.deliver(last)
-			return
 		}
 	}
+	last, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	s.deliver(last)
 }
 
 func (s *Snapshots) deliver(ctx context.Context) {
@@ -152,7 +158,7 @@ func (s *Snapshots) deliver(ctx context.Context) {
 			}
 			stats.failed++
 			stats.lastError = err.Error()
-			s.log.Error("a snapshot could not be published; trying again", "to", p.name, "version", m.Version, "err", err)
+			s.log.Error("a snapshot could not be published; trying again", "to", stats.name, "version", m.Version, "err", err)
 		} else {
 			stats.published++
 			stats.version, stats.when, stats.lastError = m.Version, m.At, ""
@@ -161,19 +167,13 @@ func (s *Snapshots) deliver(ctx context.Context) {
 	}
 }
 
-// destinationView is the data about one destination in a scrape.
-type destinationView struct {
-	name string
-	destinationStats
-}
-
 // view returns the status of the destinations. Any goroutine may call it. The receiver may be nil.
-func (s *Snapshots) view() (out []destinationView) {
+func (s *Snapshots) view() (out []destinationStats) {
 	if s == nil {
 		return nil
 	}
 	for _, p := range s.destinations {
-		out = append(out, destinationView{p.name, *p.stats.Load()})
+		out = append(out, *p.stats.Load())
 	}
 	return out
 }

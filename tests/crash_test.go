@@ -26,7 +26,6 @@ import (
 	"blankout/checkpoint"
 	"blankout/internal/event"
 	"blankout/internal/longtest"
-	"blankout/internal/model"
 	"blankout/internal/must"
 	"blankout/internal/s3test"
 	"blankout/stream"
@@ -258,9 +257,8 @@ func (l *learner) state(t *testing.T) ([]byte, event.Offsets, uint64) {
 	must.Require(t, err == nil && len(names) != 0, "checkpoints %v: %v\n%s", names, err, l.log())
 	data := must.Get(os.ReadFile(filepath.Join(l.checkpoints(), names[0])))(t)
 	file := must.Get(checkpoint.Decode(data))(t)
-	offsets := must.Get(run.ReadOffsets(file.Blocks))(t)
-	model := must.Get(model.ReadLinear(file.Blocks))(t)
-	return data, offsets, model.Events
+	m := must.Get(served.Options{}.FromFile(file))(t)
+	return data, m.Offsets, m.Events
 }
 
 // check compares a finished learner with reference, which was not killed. If there is one partition, the states must

@@ -65,7 +65,7 @@ func writeFormat(t *testing.T, dir string) {
 		return "", 0, checkpoint.WriteFile(filepath.Join(dir, "checkpoint.blankout"), checkpoint.Linear, blocks)
 	}
 	must.Do(t, r.Run(t.Context()))
-	snapshot := served.New(r.Model(), recordConfig)
+	snapshot := served.New(r.Published().Linear, recordConfig)
 	snapshot.Version, snapshot.Offsets, snapshot.At = r.Published().Version, r.Published().Offsets, r.Published().At
 	must.Do(t, snapshot.WriteFile(filepath.Join(dir, "snapshot.blankout")))
 	program := buildProgram(t)
@@ -100,7 +100,7 @@ func readScores(t *testing.T, dir string) (scores map[string][][]float64) {
 
 func formatScores(t *testing.T, path string) (scores [][]float64) {
 	t.Helper()
-	m := must.Get(served.ReadFile(path))(t)
+	m := must.Get(served.Open(t.Context(), path, served.Options{}))(t)
 	for _, event := range formatEvents {
 		p := must.Get(m.Predict([]byte(event), 0))(t)
 		scores = append(scores, p.Scores)

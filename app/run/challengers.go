@@ -115,6 +115,20 @@ func (c *Challengers) LeaderName() string {
 	return c.leader().Name
 }
 
+// others yields the learners other than the leader, with their indices; none for a nil Challengers.
+func (c *Challengers) others() iter.Seq2[int, *Challenger] {
+	return func(yield func(int, *Challenger) bool) {
+		if c == nil {
+			return
+		}
+		for i, x := range c.All {
+			if i != c.Leader && !yield(i, x) {
+				return
+			}
+		}
+	}
+}
+
 // names returns the names of the learners.
 func (c *Challengers) names() (names []string) {
 	for _, x := range c.All {
@@ -196,10 +210,7 @@ const takenEvery = 64
 func (c *Challengers) begin(views []event.Batch, holdout, before uint64) *round {
 	r := &round{challengers: c, leader: c.leader(), before: before}
 	r.leader.losses = r.leader.losses[:0]
-	for i, x := range c.All {
-		if i == c.Leader {
-			continue
-		}
+	for i, x := range c.others() {
 		view := &views[i]
 		if view.Schema != nil {
 			x.Learner.SetSchema(view.Schema.AsOf(view.Examples, x.Learner.Schema()))
@@ -236,11 +247,7 @@ func (r *round) end() error {
 		close(taken)
 	}
 	r.working.Wait()
-	c := r.challengers
-	for i, x := range c.All {
-		if i == c.Leader {
-			continue
-		}
+	for _, x := range r.challengers.others() {
 		if x.failed != nil {
 			return x.failed
 		}

@@ -21,43 +21,35 @@ import (
 	"blankout/internal/loss"
 	"blankout/internal/measure"
 	"blankout/online"
-	"blankout/stream/labels"
 )
 
 // This file processes records, for the loop of a Runner.
 
-// Intake processes the batches of a stream. For each batch, call these methods in order:
+// intake is the part of a loop that processes records. For each batch it calls these methods in order:
 //
-//  1. Admit stores the records that cannot be used.
-//  2. Learn counts all records, and learns events, or measures held-out events.
+//  1. admit stores the records that cannot be used.
+//  2. learn counts all records, and learns events, or measures held-out events.
 //
-// A part of a batch counts as a batch. An Intake belongs to one goroutine. Set its exported fields before the first
-// batch. Only Learner is required, and it may be replaced between batches.
-type Intake struct {
-	Learner     *online.Learner
-	Refused     Policy // "" means PolicySkip
-	DeadLetters DeadLetters
-	Holdout     uint64       // see validate.HeldOut
-	Labels      *labels.Join // see Runner.Labels
-	Unnamed     bool         // see Config.Unnamed
-	Log         *slog.Logger // nil disables the log
-	Turns       Turns
-	Answer      func(e *event.Example, p *online.Prediction) error // see Runner.Answer
-	Waits       func(e *event.Example, p *online.Prediction) error // see Runner.Waits
+// A part of a batch counts as a batch.
+type intake struct {
+	*Runner
+	log     *slog.Logger
+	holdout uint64 // see validate.HeldOut
+	turns   turns
+	// retry calls try, which stores records in a store, until it succeeds or ctx ends. about is logged.
+	retry func(ctx context.Context, in store, try func() error, about ...any) error
 
-	retry  retry               // nil means a single attempt
 	round  *round              // for the other learners; nil for a single Learner
 	kept   *validate.Reservoir // reservoir in checkpoints; may be nil
 	sample *validate.Sample    // may be nil
-	recent *recentRing         // may be nil
 
 	counts    Counts
 	confusion [][]float64       // see Counts.Confusion
 	stored    []float64         // prediction for the current event, stored until its label arrives
 	latest    online.Prediction // result of example, valid until the next event
 
-	late     []event.Example // late labels of the current batch, borrowed
-	declined []event.Example // events that the Learner refused, to be stored
+	// letters are further dead letters of the current batch: events that the Learner refused, and late labels.
+	letters []event.Example
 
 	broken error // set if a record is partly counted, so that the state must not be saved
 	unsafe bool  // set if a dead letter could not be stored at the end, so that the state must not be saved
@@ -99,31 +91,10 @@ type DeadLetters interface {
 	Flush(ctx context.Context) error
 }
 
-// retry calls try, which stores records in a store, until it succeeds or ctx ends. about is logged.
-type retry func(ctx context.Context, in store, try func() error, about ...any) error
-
 // store is a destination of records that people inspect.
 type store struct {
 	name     string  // name of the kind of records
 	failures *uint64 // number of failed attempts
-}
-
-func (in *Intake) deadLetters() store {
-	return store{"dead letters", &in.counts.DeadLetterFailures}
-}
-
-func (in *Intake) waiting() store {
-	return store{"events that wait for labels", &in.counts.WaitingFailures}
-}
-
-func (in *Intake) store(ctx context.Context, where store, try func() error, about ...any) error {
-	if in.retry != nil {
-		return in.retry(ctx, where, try, about...)
-	}
-	if err := try(); err != nil {
-		return fmt.Errorf("%s cannot be stored: %w", where.name, err)
-	}
-	return nil
 }
 
 // unusable reports whether an event was refused because it is faulty.
@@ -139,17 +110,17 @@ func firstUnusable(list []event.Example) int {
 	return -1
 }
 
-// Admit returns the number of events of a batch to learn. The events to learn are all events or, under PolicyFail, the
-// events before a refused record that ends the run. Admit stores refused records and waiting events before the first
+// admit returns the number of events of a batch to learn. The events to learn are all events or, under PolicyFail, the
+// events before a refused record that ends the run. admit stores refused records and waiting events before the first
 // event is learned. So no checkpoint or commit includes a record that is not stored safely.
-func (in *Intake) Admit(ctx context.Context, b *event.Batch) (n int, failed *RefusedError, err error) {
+func (in *intake) admit(ctx context.Context, b *event.Batch) (n int, failed *RefusedError, err error) {
 	n = len(b.Examples)
-	if in.Unnamed {
+	if in.Config.Unnamed {
 		if err := online.CheckNumbers(in.Learner.Config().Loss, b, n, in.Learner.Alarms(math.MaxUint64).Events); err != nil {
 			return 0, nil, err
 		}
 	}
-	switch in.Refused {
+	switch in.Config.Refused {
 	case PolicyFail:
 		if i := firstUnusable(b.Examples); i >= 0 {
 			refusal := *b.Examples[i].Refused
@@ -162,7 +133,7 @@ func (in *Intake) Admit(ctx context.Context, b *event.Batch) (n int, failed *Ref
 		}
 	}
 	if in.Labels != nil {
-		if err := in.store(ctx, in.waiting(), in.Labels.Flush); err != nil {
+		if err := in.retry(ctx, store{"events that wait for labels", &in.counts.WaitingFailures}, in.Labels.Flush); err != nil {
 			return 0, nil, err
 		}
 	}
@@ -173,7 +144,7 @@ func (in *Intake) Admit(ctx context.Context, b *event.Batch) (n int, failed *Ref
 }
 
 // storeRefused stores the refused events of list.
-func (in *Intake) storeRefused(ctx context.Context, b *event.Batch, list []event.Example) error {
+func (in *intake) storeRefused(ctx context.Context, b *event.Batch, list []event.Example) error {
 	first := firstUnusable(list)
 	if first < 0 {
 		return nil
@@ -195,7 +166,7 @@ func (in *Intake) storeRefused(ctx context.Context, b *event.Batch, list []event
 		}
 		return in.DeadLetters.Flush(ctx)
 	}
-	if err := in.store(ctx, in.deadLetters(), try, "topic", b.Topic, "partition", b.Partition, "offset", list[first].Offset); err != nil {
+	if err := in.retry(ctx, store{"dead letters", &in.counts.DeadLetterFailures}, try, "topic", b.Topic, "partition", b.Partition, "offset", list[first].Offset); err != nil {
 		return err
 	}
 	for reason, count := range stored {
@@ -204,15 +175,15 @@ func (in *Intake) storeRefused(ctx context.Context, b *event.Batch, list []event
 	return nil
 }
 
-func (in *Intake) count(to *map[event.Reason]uint64, reason event.Reason, n uint64) {
+func (in *intake) count(to *map[event.Reason]uint64, reason event.Reason, n uint64) {
 	if *to == nil {
 		*to = map[event.Reason]uint64{}
 	}
 	(*to)[reason] += n
 }
 
-// Learn counts and learns the first n events of a batch. n is the result of Admit.
-func (in *Intake) Learn(ctx context.Context, b *event.Batch, n int, p *event.Position) error {
+// learn counts and learns the first n events of a batch. n is the result of admit.
+func (in *intake) learn(ctx context.Context, b *event.Batch, n int, p *event.Position) error {
 	began := time.Now()
 	err := in.examples(b, n, p)
 	if in.round != nil { // start it before anything that may block
@@ -224,10 +195,10 @@ func (in *Intake) Learn(ctx context.Context, b *event.Batch, n int, p *event.Pos
 	if err := in.predicted(nil, nil); err != nil {
 		return err
 	}
-	if err := in.storeLate(ctx, b); err != nil {
-		return err
-	}
-	if err := in.storeDeclined(ctx, b); err != nil {
+	letters := in.letters
+	in.letters = nil
+	if err := in.storeRefused(ctx, b, letters); err != nil {
+		in.unsafe = true // no checkpoint may include these records until they are stored safely
 		return err
 	}
 	now := time.Now()
@@ -243,7 +214,7 @@ func (in *Intake) Learn(ctx context.Context, b *event.Batch, n int, p *event.Pos
 }
 
 // newest records the newest usable event of a batch.
-func (in *Intake) newest(e *event.Example, now time.Time) {
+func (in *intake) newest(e *event.Example, now time.Time) {
 	c := &in.counts
 	if len(e.Value) <= maxNewest {
 		c.Newest = slices.Clone(e.Value)
@@ -270,39 +241,36 @@ func (e *panicError) Error() string {
 	return fmt.Sprintf("%s/%d offset %d: learning this record panics: %v; nothing is saved past the last checkpoint\n%s", e.topic, e.partition, e.offset, e.cause, e.stack)
 }
 
-// Turns yields to other goroutines while a batch is learned. Without yields, requests may have to wait for 10 ms, until
-// Go preempts learning. Turns does not yield if there are no requests, because each yield wakes a thread, which would
+// turns yields to other goroutines while a batch is learned. Without yields, requests may have to wait for 10 ms, until
+// Go preempts learning. turns does not yield if there are no requests, because each yield wakes a thread, which would
 // cost a twentieth of the processor time.
-type Turns struct {
-	Asked *atomic.Uint64 // number of requests for the model; nil without readers
-	seen  uint64         // latest value of Asked
-	left  int            // number of remaining yields
+type turns struct {
+	seen uint64 // latest number of requests
+	left int    // number of remaining yields
 }
 
 // yieldEvery is the number of events between yields, which take a tenth of a millisecond. turnsAfter is the number of
 // yields after the last request, because another request may be waiting.
 const yieldEvery, turnsAfter = 64, 64
 
-// due reports whether to yield after i events of a batch.
-func (t *Turns) due(i int) bool {
-	if t.Asked == nil || i%yieldEvery != 0 {
+// due reports whether to yield after i events of a batch. asked is the number of requests for the model.
+func (t *turns) due(i int, asked *atomic.Uint64) bool {
+	if i%yieldEvery != 0 {
 		return false
 	}
-	if n := t.Asked.Load(); n != t.seen {
+	if n := asked.Load(); n != t.seen {
 		t.seen, t.left = n, turnsAfter
 	}
 	t.left = max(t.left-1, -1)
 	return t.left >= 0
 }
 
-func (in *Intake) examples(b *event.Batch, n int, p *event.Position) (err error) {
+func (in *intake) examples(b *event.Batch, n int, p *event.Position) (err error) {
 	i := 0
 	defer func() {
 		if cause := recover(); cause != nil {
 			err = &panicError{b.Topic, b.Partition, b.Examples[i].Offset, cause, debug.Stack()}
-			if in.Log != nil {
-				in.Log.Error("learning panics", "err", err) // log now, because closing may fail or hang
-			}
+			in.log.Error("learning panics", "err", err) // log now, because closing may fail or hang
 		}
 	}()
 	for ; i < n; i++ {
@@ -317,7 +285,7 @@ func (in *Intake) examples(b *event.Batch, n int, p *event.Position) (err error)
 			return fmt.Errorf("counting events in: %w", err)
 		}
 		in.counts.NotFinite += uint64(e.NotFinite)
-		if in.Turns.due(i + 1) {
+		if in.turns.due(i+1, &in.asked) {
 			runtime.Gosched()
 		}
 		if in.Labels == nil {
@@ -337,13 +305,13 @@ func (in *Intake) examples(b *event.Batch, n int, p *event.Position) (err error)
 }
 
 // example processes an event that does not wait for a label. It returns the prediction, or nil if the event is refused.
-func (in *Intake) example(b *event.Batch, i int) *online.Prediction {
+func (in *intake) example(b *event.Batch, i int) *online.Prediction {
 	e := &b.Examples[i]
 	switch {
 	case e.Refused != nil:
 		in.refuse(b, e)
 		return nil
-	case validate.HeldOut(b.Partition, e.Offset, in.Holdout):
+	case validate.HeldOut(b.Partition, e.Offset, in.holdout):
 		in.keep(b, e)
 		return in.holdOut(e)
 	case in.decline(b, e):
@@ -366,7 +334,7 @@ func (in *Intake) example(b *event.Batch, i int) *online.Prediction {
 }
 
 // predicted passes an event to Answer; a nil event ends a batch.
-func (in *Intake) predicted(e *event.Example, p *online.Prediction) error {
+func (in *intake) predicted(e *event.Example, p *online.Prediction) error {
 	if in.Answer == nil {
 		return nil
 	}
@@ -374,15 +342,15 @@ func (in *Intake) predicted(e *event.Example, p *online.Prediction) error {
 }
 
 // keep offers an event to the samples that validation uses.
-func (in *Intake) keep(b *event.Batch, e *event.Example) {
+func (in *intake) keep(b *event.Batch, e *event.Example) {
 	in.kept.Offer(b.Topic, b.Partition, e)
 	in.sample.Offer(b.Topic, b.Partition, e)
 }
 
 // refuse counts a refused event. It logs the first unusable event of each reason.
-func (in *Intake) refuse(b *event.Batch, e *event.Example) {
-	if in.Log != nil && unusable(e) && in.counts.RefusedBy[e.Refused.Reason] == 0 {
-		in.Log.Warn("a record is refused; more with the same reason are counted and not logged", "topic", b.Topic, "partition", b.Partition, "offset", e.Offset,
+func (in *intake) refuse(b *event.Batch, e *event.Example) {
+	if unusable(e) && in.counts.RefusedBy[e.Refused.Reason] == 0 {
+		in.log.Warn("a record is refused; more with the same reason are counted and not logged", "topic", b.Topic, "partition", b.Partition, "offset", e.Offset,
 			"reason", e.Refused.Reason, "err", e.Refused.Error())
 	}
 	in.counts.Refused++
@@ -396,7 +364,7 @@ func (in *Intake) refuse(b *event.Batch, e *event.Example) {
 }
 
 // holdOut measures a held-out event, and returns its prediction.
-func (in *Intake) holdOut(e *event.Example) *online.Prediction {
+func (in *intake) holdOut(e *event.Example) *online.Prediction {
 	in.counts.HeldOut++
 	p := in.Learner.Predict(e)
 	if e.Label == event.Unlabeled || !e.Usable() {
@@ -412,8 +380,8 @@ func (in *Intake) holdOut(e *event.Example) *online.Prediction {
 	return &p
 }
 
-// Counts returns a copy of the counts.
-func (in *Intake) Counts() Counts {
+// copied returns a copy of the counts.
+func (in *intake) copied() Counts {
 	c := in.counts
 	c.RefusedBy, c.DeadLetters = maps.Collect(maps.All(c.RefusedBy)), maps.Collect(maps.All(c.DeadLetters)) // never nil
 	if len(in.confusion) <= 2 {
@@ -428,8 +396,8 @@ func (in *Intake) Counts() Counts {
 // The part below handles events that the Learner refuses because its memory limit excludes their features or class.
 
 // refusal returns an error under PolicyFail if the Learner will refuse the event, before the event is counted.
-func (in *Intake) refusal(b *event.Batch, e *event.Example) error {
-	if in.Refused != PolicyFail || in.Labels != nil || validate.HeldOut(b.Partition, e.Offset, in.Holdout) {
+func (in *intake) refusal(b *event.Batch, e *event.Example) error {
+	if in.Config.Refused != PolicyFail || in.Labels != nil || validate.HeldOut(b.Partition, e.Offset, in.holdout) {
 		return nil
 	}
 	return refusedError(b, e, in.Learner.Refusal(e))
@@ -446,7 +414,7 @@ func refusedError(b *event.Batch, e *event.Example, r *event.Refusal) error {
 }
 
 // decline reports whether the Learner will refuse an event. If so, it counts the event as declined.
-func (in *Intake) decline(b *event.Batch, e *event.Example) bool {
+func (in *intake) decline(b *event.Batch, e *event.Example) bool {
 	r := in.Learner.Refusal(e)
 	if r == nil {
 		return false
@@ -454,20 +422,10 @@ func (in *Intake) decline(b *event.Batch, e *event.Example) bool {
 	r.Value = e.Value
 	refused := event.Example{Label: event.Unlabeled, Key: e.Key, Time: e.Time, Offset: e.Offset, Fingerprint: e.Fingerprint, Refused: r}
 	in.refuse(b, &refused)
-	if in.Refused == PolicyDeadLetter && in.Labels == nil {
-		in.declined = append(in.declined, refused)
+	if in.Config.Refused == PolicyDeadLetter && in.Labels == nil {
+		in.letters = append(in.letters, refused)
 	}
 	return true
-}
-
-// storeDeclined passes the events of a batch that the Learner has refused to the dead letters. No checkpoint includes
-// these events until they are stored safely.
-func (in *Intake) storeDeclined(ctx context.Context, b *event.Batch) error {
-	declined := in.declined
-	in.declined = nil
-	err := in.storeRefused(ctx, b, declined)
-	in.unsafe = in.unsafe || err != nil
-	return err
 }
 
 // The part below keeps some of the newest events. The server uses them to compute how predictions change if a field is
@@ -490,7 +448,7 @@ type recentRing struct {
 
 // offer adds a copy of an event if the event is sampled.
 func (r *recentRing) offer(e *event.Example) {
-	if r == nil || e.Label == event.Unlabeled || !e.Usable() {
+	if e.Label == event.Unlabeled || !e.Usable() {
 		return
 	}
 	r.offered++
@@ -510,9 +468,6 @@ func (r *recentRing) offer(e *event.Example) {
 
 // clear discards all events, but keeps the number of offered events.
 func (r *recentRing) clear() {
-	if r == nil {
-		return
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.events, r.first = nil, 0
@@ -576,7 +531,7 @@ func withSample(list []Sample, s Sample) []Sample {
 }
 
 // confuse counts an event by its class and by the class that was predicted before the event was learned.
-func (in *Intake) confuse(e *event.Example, p *online.Prediction) {
+func (in *intake) confuse(e *event.Example, p *online.Prediction) {
 	classes := min(max(len(p.Scores), 2), shownClasses)
 	if e.Label < 0 || e.Label >= classes || in.Learner.Schema().Target != loss.Sign || p.Refused {
 		return

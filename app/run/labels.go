@@ -3,7 +3,6 @@ package run
 // This file learns events with delayed labels.
 
 import (
-	"context"
 	"fmt"
 
 	"blankout/batch/validate"
@@ -18,7 +17,7 @@ type LabelCounts = labels.Counts
 
 // join processes a record of a joined stream. An event is predicted and waits for its label. A label makes its event
 // learned, with the features and the prediction from the event's arrival.
-func (in *Intake) join(b *event.Batch, e *event.Example) error {
+func (in *intake) join(b *event.Batch, e *event.Example) error {
 	j := in.Labels
 	j.Advance(b.Topic, b.Partition, e)
 	for {
@@ -54,8 +53,10 @@ func (in *Intake) join(b *event.Batch, e *event.Example) error {
 	if err != nil {
 		return err
 	}
-	if outcome == labels.IsLate {
-		in.late = append(in.late, *e)
+	if outcome == labels.IsLate && in.DeadLetters != nil && j.KeepsLate() {
+		late := *e
+		late.Refused = &event.Refusal{Reason: event.ReasonLate, Detail: "a label whose event no longer waits", Value: e.Value}
+		in.letters = append(in.letters, late)
 	}
 	if w != nil {
 		return in.learnWaited(b, w)
@@ -65,7 +66,7 @@ func (in *Intake) join(b *event.Batch, e *event.Example) error {
 
 // learnWaited learns an event that has waited for its label. If the Learner refuses the event, there is no dead letter,
 // because the bytes of the event were not kept.
-func (in *Intake) learnWaited(b *event.Batch, w *labels.Waited) error {
+func (in *intake) learnWaited(b *event.Batch, w *labels.Waited) error {
 	prior, err := online.ReadPrediction(w.Prediction)
 	if err != nil {
 		return fmt.Errorf("an event that waited for its label: %w", err)
@@ -74,10 +75,10 @@ func (in *Intake) learnWaited(b *event.Batch, w *labels.Waited) error {
 		return err
 	}
 	switch {
-	case validate.HeldOut(w.Partition, w.Offset, in.Holdout):
+	case validate.HeldOut(w.Partition, w.Offset, in.holdout):
 		in.holdOut(w.Example)
 		return nil
-	case in.Refused == PolicyFail && in.Learner.Refusal(w.Example) != nil:
+	case in.Config.Refused == PolicyFail && in.Learner.Refusal(w.Example) != nil:
 		return refusedError(b, w.Example, in.Learner.Refusal(w.Example))
 	case in.decline(b, w.Example):
 		return nil
@@ -93,31 +94,4 @@ func (in *Intake) learnWaited(b *event.Batch, w *labels.Waited) error {
 	p.Measure(w.Example, &fresh)
 	in.Labels.Learned(fresh.Weight, fresh.Wrong, fresh.LogLoss)
 	return nil
-}
-
-// atLearning returns the measures of predictions that were made when events were learned.
-func (in *Intake) atLearning() measure.Classes {
-	s := in.Labels.State()
-	return measure.Classes{Weight: s.Weight, Wrong: s.Wrong, LogLoss: s.LogLoss}
-}
-
-// storeLate passes late labels to the dead letters, and retries until it succeeds.
-func (in *Intake) storeLate(ctx context.Context, b *event.Batch) error {
-	late := in.late
-	in.late = nil
-	if len(late) == 0 || in.DeadLetters == nil || !in.Labels.KeepsLate() {
-		return nil
-	}
-	try := func() error {
-		for ; len(late) > 0; late = late[1:] {
-			e := late[0]
-			e.Refused = &event.Refusal{Reason: event.ReasonLate, Detail: "a label whose event no longer waits", Value: e.Value}
-			if err := in.DeadLetters.Add(ctx, b.Topic, b.Partition, &e); err != nil {
-				return err
-			}
-			in.count(&in.counts.DeadLetters, event.ReasonLate, 1)
-		}
-		return in.DeadLetters.Flush(ctx)
-	}
-	return in.store(ctx, in.deadLetters(), try, "topic", b.Topic, "partition", b.Partition)
 }

@@ -15,6 +15,7 @@ import (
 
 	"blankout/batch/validate"
 	"blankout/internal/event"
+	"blankout/internal/measure"
 	"blankout/online"
 	"blankout/online/health"
 )
@@ -42,7 +43,7 @@ type loop struct {
 	finished chan func() // results of jobs, as functions to call
 	end      func()      // ends the run like the caller's context
 
-	intake    Intake
+	intake    intake
 	saver     saver
 	publisher publisher
 	validator validator
@@ -55,13 +56,7 @@ func newLoop(r *Runner) *loop {
 		current: Status{Started: now},
 		first:   r.Learner.Alarms(math.MaxUint64), finished: make(chan func(), 2), // capacity for the result of every job
 	}
-	l.intake = Intake{
-		Learner: r.Learner, Refused: r.Config.Refused, DeadLetters: r.DeadLetters, Labels: r.Labels, Unnamed: r.Config.Unnamed, Log: l.log,
-		retry: l.retry, Answer: r.Answer, Waits: r.Waits,
-	}
-	if !r.unread {
-		l.intake.recent, l.intake.Turns.Asked = &r.recent, &r.asked
-	}
+	l.intake = intake{Runner: r, log: l.log, retry: l.retry}
 	l.logged = l.first
 	for _, reading := range r.Learner.Schema().Readings {
 		if reading.Final() {
@@ -71,7 +66,7 @@ func newLoop(r *Runner) *loop {
 	for _, p := range r.Offsets {
 		l.before += p.Records
 	}
-	l.saver = saver{status: r.Saved, job: job{finished: l.finished}, log: l.log, runner: r, fingerprint: r.Fingerprint, last: now, next: r.Config.SaveEvents}
+	l.saver = saver{status: r.Saved, job: job{finished: l.finished}, log: l.log, runner: r, last: now, next: r.Config.SaveEvents}
 	l.publisher = publisher{config: &r.Config}
 	l.validator.job.finished = l.finished
 	return l
@@ -214,7 +209,7 @@ func (l *loop) part(ctx context.Context, b *event.Batch, own []columns, from int
 		}
 		b = &views[l.Challengers.Leader]
 	}
-	n, failed, err := l.intake.Admit(ctx, b)
+	n, failed, err := l.intake.admit(ctx, b)
 	if err != nil {
 		return err
 	}
@@ -310,6 +305,25 @@ func (l *loop) reportDrift(b *event.Batch, d health.Drift) {
 		"on_drift", l.Learner.Config().OnDrift)
 }
 
+// loggedAlarms is the largest number of field alarms that are logged per part of a batch.
+const loggedAlarms = 10
+
+// reportHealth logs the field alarms that a part of a batch has raised and ended. Only new alarms are logged at WARN,
+// because an earlier run has logged earlier alarms.
+func (l *loop) reportHealth(b *event.Batch, alarms *online.Alarms) {
+	n := alarms.Changes - l.logged.Changes
+	for _, a := range alarms.Latest[:min(len(alarms.Latest), loggedAlarms)] {
+		log := l.log.Info
+		if a.State == "raised" {
+			log = l.log.Warn
+		}
+		log(a.Text, "alarm", a.Kind, "field", a.Field, "state", a.State, "event", a.Event, "topic", b.Topic, "partition", b.Partition, "before_offset", b.Next)
+	}
+	if n > loggedAlarms {
+		l.log.Warn("more alarms about fields at the same time: see GET /v1/features or the page", "more", n-loggedAlarms)
+	}
+}
+
 // warnEvery is the smallest number of records between two looks for Warnings, which take longer than learning an event.
 // Later a look follows when records have grown by a fraction of 1/warnEvery, and with each report.
 const warnEvery = 64
@@ -322,7 +336,7 @@ type warned struct {
 
 // warn logs new Warnings. A Warning that ends and returns is logged again only if the number of records has doubled.
 func (l *loop) warn(final bool) {
-	l.current.Warnings = l.Learner.Warnings(l.saver.fingerprint, final)
+	l.current.Warnings = l.Learner.Warnings(l.Fingerprint, final)
 	for kind, w := range l.warned {
 		w.on = slices.ContainsFunc(l.current.Warnings, func(x health.Warning) bool { return x.Kind == kind })
 		l.warned[kind] = w
@@ -352,24 +366,10 @@ func (l *loop) sayReadings(end bool) {
 	}
 }
 
-// freeze copies the current state. It copies only parts that have changed since the last copy.
-func (l *loop) freeze() *frozen {
-	return &frozen{Snapshot: l.Learner.Snapshot(), offsets: l.Offsets.Clone(), fingerprint: l.saver.fingerprint, records: l.before + l.records}
-}
-
-// frozen is the state at one moment, for jobs.
-type frozen struct {
-	*online.Snapshot
-	offsets     event.Offsets
-	fingerprint online.Fingerprint // fingerprint of the leader, which a promotion changes
-	records     uint64             // number of counted records, including records before Run and in the current round
-	challengers *frozenChallengers // for a checkpoint; nil for a single Learner
-}
-
 // report publishes the Status. notReady is the value of Status.NotReady.
 func (l *loop) report(notReady string) {
 	s := l.current
-	s.Counts = l.intake.Counts()
+	s.Counts = l.intake.copied()
 	s.NotReady = cmp.Or(notReady, l.saver.lastError)
 	s.Save = l.saver.status
 	s.Partitions = make([]PartitionStatus, len(l.Offsets))
@@ -381,7 +381,8 @@ func (l *loop) report(notReady string) {
 		s.Partitions[i] = PartitionStatus{p, high}
 	}
 	if l.Labels != nil {
-		s.Labels, s.AtLearning = new(l.Labels.Counts()), l.intake.atLearning()
+		at := l.Labels.State()
+		s.Labels, s.AtLearning = new(l.Labels.Counts()), measure.Classes{Weight: at.Weight, Wrong: at.Wrong, LogLoss: at.LogLoss}
 	}
 	s.Learner = l.Learner.Report()
 	s.Challengers = l.challengerStatus(&s.Learner)
@@ -392,4 +393,33 @@ func (l *loop) report(notReady string) {
 	if l.Observe != nil {
 		l.Observe(&s)
 	}
+}
+
+// publisher determines when readers get a new model. Copying models may take at most a twentieth of the time.
+type publisher struct {
+	config *Config
+	count  uint64 // number of published models
+	news   bool   // records were counted since the latest publication
+	next   uint64 // number of records at which the next publication is due
+	last   time.Time
+	cost   time.Duration
+}
+
+func (p *publisher) due(records uint64, now time.Time) bool {
+	c := p.config
+	due := c.PublishEvents > 0 && records >= p.next || c.PublishInterval > 0 && now.Sub(p.last) >= c.PublishInterval
+	return due && p.news && now.Sub(p.last) >= 20*p.cost
+}
+
+// publish publishes a new model.
+func (l *loop) publish() {
+	if l.unread {
+		return
+	}
+	p, began := &l.publisher, time.Now()
+	published := &Published{Linear: l.Learner.Snapshot().Model(), Version: l.FirstVersion + p.count, Offsets: l.Offsets.Clone(), At: began}
+	l.Challengers.publish(published)
+	l.published.Store(published)
+	p.count++
+	p.last, p.cost, p.next, p.news = began, time.Since(began), l.records+p.config.PublishEvents, false
 }

@@ -102,11 +102,6 @@ func answerPromotions(list []promotion, err error) {
 	}
 }
 
-// endPromotions rejects the remaining requests at the end of a run.
-func (l *loop) endPromotions(err error) {
-	answerPromotions(append(l.saver.promoting, l.promotions.take(err)...), err)
-}
-
 // untilWindow returns n. If a learner can be promoted automatically and a comparison window ends earlier, it returns
 // the number of records until that end.
 func (l *loop) untilWindow(n int) int {
@@ -122,15 +117,9 @@ func (l *loop) untilWindow(n int) int {
 // promoteBetter promotes the best learner with automatic promotion that has been better than the leader in two windows.
 // The second window has just ended.
 func (l *loop) promoteBetter() {
-	if l.Challengers == nil {
-		return
-	}
 	best := -1
-	for i, x := range l.Challengers.All {
-		if i == l.Challengers.Leader || !x.auto() || !x.Paired.Better(x.Window) {
-			continue
-		}
-		if best < 0 || x.Paired.Window.Mean < l.Challengers.All[best].Paired.Window.Mean {
+	for i, x := range l.Challengers.others() {
+		if x.auto() && x.Paired.Better(x.Window) && (best < 0 || x.Paired.Window.Mean < l.Challengers.All[best].Paired.Window.Mean) {
 			best = i
 		}
 	}
@@ -155,23 +144,14 @@ func (l *loop) promote(i int, why string) {
 	for _, x := range c.All {
 		x.Paired = measure.NewPaired(records)
 	}
-	l.learnWith(leader.Learner)
-	l.saver.fingerprint = leader.Fingerprint
+	l.Learner, l.Fingerprint = leader.Learner, leader.Fingerprint
 	l.first, l.warned = leader.Learner.Alarms(math.MaxUint64), map[string]warned{}
 	l.logged = l.first
-	l.intake.recent.clear()
+	l.recent.clear()
 	l.takeValidator(leader)
 	l.saver.moved, l.unreported = true, true
 	l.publish()
 	_ = failpoint.Here("run.promoted")
-}
-
-// learnWith replaces the Learner of the loop and of the leader.
-func (l *loop) learnWith(x *online.Learner) {
-	l.Learner, l.intake.Learner = x, x
-	if l.Challengers != nil {
-		l.Challengers.leader().Learner = x
-	}
 }
 
 // takeValidator makes the leader's validator the current validator. It discards kept events, because the columns may
@@ -193,39 +173,21 @@ func (l *loop) takeValidator(leader *Challenger) {
 	}
 }
 
-// beginChallengers gives the learners Views of their Schemas, because the decoder reads ahead from now on.
-func (l *loop) beginChallengers() {
-	if l.Challengers == nil {
-		return
-	}
-	for i, x := range l.Challengers.All {
-		if i != l.Challengers.Leader {
-			x.Learner.SetSchema(x.Learner.Schema().View())
-		}
-	}
-}
-
 // learnPart learns the first n events of a part with all learners, or with the single Learner. views has the part as
 // each learner decodes it.
 func (l *loop) learnPart(ctx context.Context, b *event.Batch, n int, p *event.Position, views []event.Batch) error {
-	if l.Challengers == nil {
-		return l.intake.Learn(ctx, b, n, p)
+	if l.Challengers != nil {
+		l.intake.round = l.Challengers.begin(views, l.intake.holdout, l.before+l.records)
+		defer func() { l.intake.round = nil }()
 	}
-	l.intake.round = l.Challengers.begin(views, l.intake.Holdout, l.before+l.records)
-	defer func() { l.intake.round = nil }()
-	return l.intake.Learn(ctx, b, n, p)
+	return l.intake.learn(ctx, b, n, p)
 }
 
 // publish adds the models of the other learners to the leader's model.
 func (c *Challengers) publish(p *Published) {
-	if c == nil {
-		return
-	}
-	p.Learner = c.leader().Name
-	for i, x := range c.All {
-		if i != c.Leader {
-			p.Others = append(p.Others, &Published{Linear: x.Learner.Snapshot().Model(), Version: p.Version, Offsets: p.Offsets, At: p.At, Learner: x.Name})
-		}
+	p.Learner = c.LeaderName()
+	for _, x := range c.others() {
+		p.Others = append(p.Others, &Published{Linear: x.Learner.Snapshot().Model(), Version: p.Version, Offsets: p.Offsets, At: p.At, Learner: x.Name})
 	}
 }
 

@@ -1,10 +1,10 @@
 // Package run implements the loop that learns from a stream, and its jobs.
 //
-// The loop (loop.go) processes batches that are read ahead (ahead.go). An [Intake] (intake.go) processes each record.
+// The loop (loop.go) processes batches that are read ahead (ahead.go). An intake (intake.go) processes each record.
 // A [Challengers] has more learners of the same stream, which learn in addition to the leader (challengers.go) and
 // can replace it (promote.go).
 //
-// Jobs run on other goroutines: saving checkpoints (save.go), publishing models (publish.go), and validating against
+// Jobs run on other goroutines: saving checkpoints (save.go), publishing models, and validating against
 // the exact solution (validate.go). A job gets a frozen state and has no other access to the loop. Its result is
 // processed on the loop's goroutine.
 package run
@@ -45,7 +45,7 @@ type Runner struct {
 	Challengers *Challengers
 	Schema      *event.Schema // schema that the Source's decoder extends
 	// Fingerprint has the settings, besides the Learner's, that determine the meaning of the weights: how records
-	// become events. It is part of every checkpoint, and Resume compares it.
+	// become events. It is part of every checkpoint, and Resume compares it. A promotion replaces it by the new leader's.
 	Fingerprint online.Fingerprint
 
 	// Save writes a checkpoint durably and returns its name and size; nil disables saving. Run calls Save on a
@@ -86,7 +86,7 @@ type Runner struct {
 	asked      atomic.Uint64 // number of requests for published models
 	validation atomic.Bool   // a validation was requested
 	promotions promotions    // requested promotions
-	unread     bool          // Published and Recent have no readers
+	unread     bool          // Published has no readers
 	recent     recentRing
 }
 
@@ -184,7 +184,10 @@ func (r *Runner) Run(ctx context.Context) error {
 		return errors.New("events that wait for labels are learned by one learner")
 	}
 	l := newLoop(r)
-	defer func() { l.endPromotions(errors.New("the run has ended")) }()
+	defer func() {
+		ended := errors.New("the run has ended")
+		answerPromotions(append(l.saver.promoting, l.promotions.take(ended)...), ended)
+	}()
 	if err := l.startValidating(); err != nil {
 		return err
 	}
@@ -196,7 +199,9 @@ func (r *Runner) Run(ctx context.Context) error {
 	ctx, l.end = context.WithCancel(ctx)
 	defer l.end()
 	l.Learner.SetSchema(l.Learner.Schema().View()) // a View, because the decoder reads ahead from now on
-	l.beginChallengers()
+	for _, x := range l.Challengers.others() {
+		x.Learner.SetSchema(x.Learner.Schema().View())
+	}
 	l.ahead = readAhead(ctx, l.Source, l.Challengers)
 	err := l.learn(ctx)
 	if err == nil && ctx.Err() == nil && !r.Config.Fruitless {

@@ -3,6 +3,7 @@ package run_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -200,6 +201,13 @@ func failSaves(r *run.Runner, text string, condition func() bool) {
 	}
 }
 
+// offsetsOf returns the stream position of a checkpoint.
+func offsetsOf(t *testing.T, blocks []event.Block) (offsets event.Offsets) {
+	t.Helper()
+	must.Do(t, json.Unmarshal(must.Get(event.FindBlock(blocks, "offsets"))(t), &offsets))
+	return offsets
+}
+
 // newest returns the bytes of the newest checkpoint and its position in the stream.
 func newest(t *testing.T, dir string) ([]byte, event.Position) {
 	t.Helper()
@@ -207,7 +215,7 @@ func newest(t *testing.T, dir string) ([]byte, event.Position) {
 	must.Require(t, err == nil && len(names) != 0, "%v %v", names, err)
 	data := must.Get(os.ReadFile(filepath.Join(dir, names[0])))(t)
 	file := must.Get(checkpoint.Decode(data))(t)
-	offsets := must.Get(run.ReadOffsets(file.Blocks))(t)
+	offsets := offsetsOf(t, file.Blocks)
 	position, ok := offsets.Lookup("t", 3)
 	must.Require(t, ok, "no position in %v", offsets)
 	return data, position
@@ -303,7 +311,7 @@ func (s *sink) Flush(context.Context) error {
 // precede checks every save: the wanted events before the position of the save must have been stored before the save.
 func (s *sink) precede(t *testing.T, r *run.Runner, wanted func(offset int) bool) {
 	beforeSave(r, func(blocks []event.Block) error {
-		offsets, _ := run.ReadOffsets(blocks)
+		offsets := offsetsOf(t, blocks)
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		for offset := range offsets[0].Next {
@@ -638,7 +646,7 @@ func TestSaveInterval(t *testing.T) {
 		must.True(t, status.Save.Saved == 1 && status.Save.CommitFailures == 1 && status.NotReady == "", "%+v", status)
 		p, _ := committed.Lookup("t", 3)
 		must.True(t, p.Next == 400, "committed %+v", committed)
-		m := s.Model()
+		m := s.Published()
 		must.True(t, m != nil && m.Events != 0, "published %+v", m)
 		cancel()
 		must.Do(t, <-done)
@@ -766,10 +774,10 @@ func TestTraining(t *testing.T) {
 				}}
 			got := must.Get(training.Run(t.Context()))(t)
 			must.Equal(t, opened, map[bool]int{true: 1, false: 3}[memory == 1<<30], "memory", memory, "opened")
-			must.True(t, got.Passes == 2 && got.Learned+got.Unlabeled == n && got.Progressive.Weight < slow.Report().Total.Weight,
-				"%d passes, %d learned, progressive %+v", got.Passes, got.Learned, got.Progressive)
-			want := l.Report().Noise
-			must.True(t, got.Noise.String() == want.String() && loss.LevelOf(want) != 0, "noise %v, want %v", got.Noise, want)
+			must.True(t, got.Learned+got.Unlabeled == n && got.Learner.Total.Weight < slow.Report().Total.Weight,
+				"%d learned, progressive %+v", got.Learned, got.Learner.Total)
+			noise := l.Report().Noise
+			must.True(t, loss.LevelOf(noise) != 0, "noise %v", noise)
 			l.EndPass()
 			must.True(t, (got.Objective == wantJ || math.Abs(got.Objective-wantJ) <= 1e-9*wantJ) && got.Error == wantError && bytes.Equal(state(l), state(slow)),
 				"memory %d, %d threads: J = %v, error %v; by hand %v, %v", memory, threads, got.Objective, got.Error, wantJ, wantError)

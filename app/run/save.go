@@ -23,10 +23,9 @@ import (
 // saver writes checkpoints.
 type saver struct {
 	job
-	log         *slog.Logger
-	runner      *Runner
-	fingerprint online.Fingerprint // fingerprint of the leader
-	promoting   []promotion        // promotions that are not in a checkpoint yet
+	log       *slog.Logger
+	runner    *Runner
+	promoting []promotion // promotions that are not in a checkpoint yet
 
 	status    SaveStatus
 	moved     bool   // the state has changed since the latest save
@@ -54,6 +53,14 @@ func (s *saver) due(records uint64, now time.Time) bool {
 	return s.runner.Config.SaveEvents > 0 && records >= s.next || s.runner.Config.SaveInterval > 0 && now.Sub(s.last) >= s.runner.Config.SaveInterval
 }
 
+// frozen is the state at one moment, for a checkpoint.
+type frozen struct {
+	*online.Snapshot
+	offsets     event.Offsets
+	fingerprint online.Fingerprint // fingerprint of the leader, which a promotion changes
+	challengers *frozenChallengers // nil for a single Learner
+}
+
 // saveResult is the result of the goroutine that writes a checkpoint.
 type saveResult struct {
 	name   string
@@ -69,8 +76,7 @@ func (l *loop) beginSave() {
 	if s.runner.Save == nil {
 		return
 	}
-	state := l.freeze()
-	state.challengers = l.Challengers.freeze()
+	state := &frozen{l.Learner.Snapshot(), l.Offsets.Clone(), l.Fingerprint, l.Challengers.freeze()} // copies only what has changed
 	promoting := l.saver.promoting
 	l.saver.promoting = nil
 	var more []event.Block
@@ -250,11 +256,8 @@ func Resume(c online.Config, f online.Fingerprint, blocks []event.Block) (s Stat
 	if s.Learner, err = ResumeLearner(c, f, blocks); err != nil {
 		return s, err
 	}
-	if s.Offsets, err = ReadOffsets(blocks); err != nil {
-		return s, err
-	}
 	s.Reservoir = validate.ReadReservoir(blocks)
-	return s, nil
+	return s, readJSON(blocks, blockOffsets, &s.Offsets)
 }
 
 // ResumeLearner returns the Learner in the blocks of a checkpoint, or in the blocks of a learner (event.BlocksUnder
@@ -287,12 +290,6 @@ func ResumeLearner(c online.Config, f online.Fingerprint, blocks []event.Block) 
 // ReadFingerprint returns the Runner's Fingerprint in a checkpoint.
 func ReadFingerprint(blocks []event.Block) (f online.Fingerprint, err error) {
 	return f, readJSON(blocks, blockFingerprint, &f)
-}
-
-// ReadOffsets returns the stream position of a checkpoint.
-func ReadOffsets(blocks []event.Block) (event.Offsets, error) {
-	var offsets event.Offsets
-	return offsets, readJSON(blocks, blockOffsets, &offsets)
 }
 
 func readJSON(blocks []event.Block, name string, to any) error {

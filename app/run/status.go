@@ -63,6 +63,27 @@ func (p PartitionStatus) Lag() int64 {
 	return max(p.HighWater-p.Next, 0)
 }
 
+// Lag returns the total lag of the partitions that know theirs, or -1 if none does.
+func Lag(partitions []PartitionStatus) int64 {
+	sum := int64(-1)
+	for _, p := range partitions {
+		if n := p.Lag(); n >= 0 {
+			sum = max(sum, 0) + n
+		}
+	}
+	return sum
+}
+
+// Passed returns the number of records that are not events, or are repeated.
+func (c *Counts) Passed() (n uint64) {
+	for reason, count := range c.RefusedBy {
+		if !reason.Faulty() {
+			n += count
+		}
+	}
+	return n
+}
+
 // SaveStatus is the status of checkpoints.
 type SaveStatus struct {
 	Saved, Failed uint64
@@ -87,14 +108,6 @@ func (r *Runner) Status() *Status {
 func (r *Runner) Published() *Published {
 	r.asked.Add(1)
 	return r.published.Load()
-}
-
-// Model returns the Model of Published.
-func (r *Runner) Model() *model.Linear {
-	if p := r.Published(); p != nil {
-		return p.Linear
-	}
-	return nil
 }
 
 // Add adds the counts and partitions of another learner of the same stream, with other partitions. The report, the

@@ -10,7 +10,6 @@ import (
 	"slices"
 
 	"blankout/internal/event"
-	"blankout/internal/loss"
 	"blankout/internal/measure"
 	"blankout/online"
 	"blankout/online/health"
@@ -42,26 +41,20 @@ type Training struct {
 
 // Trained is the result of Training.Run.
 type Trained struct {
-	Progressive        measure.Classes // progressive measures of the first pass: every event is scored before it is learned
-	Learned, Unlabeled uint64
-	Refused            map[event.Reason]uint64
-	Passes             int
+	// Status is that of the first pass, in which every event is scored before it is learned.
+	*Status
 	// Objective is the objective of the batch solvers at the published weights, |w|^2 + kappa sum loss (sum loss
 	// without a ridge), summed over outputs. Error is the fraction of training events that the published weights
 	// predict wrongly. Both are NaN without an evaluation.
 	Objective, Error float64
-	// ProgressiveNumbers has the progressive measures of the first pass for regression. Numbers has the measures of the
-	// published weights at the end; it is nil without an evaluation.
-	ProgressiveNumbers *health.Numbers
-	Baselines          health.Baselines // baselines in the first pass
-	Numbers            *measure.NumbersReport
-	Noise              loss.Noise // noise of the published weights
-	Warnings           []health.Warning
+	// Numbers has the measures of the published weights at the end, for regression; it is nil without an evaluation.
+	Numbers  *measure.NumbersReport
+	Warnings []health.Warning
 }
 
 // Run trains. It returns the context's error if the context ends first.
 func (t *Training) Run(ctx context.Context) (*Trained, error) {
-	result := &Trained{Refused: map[event.Reason]uint64{}, Objective: math.NaN(), Error: math.NaN()}
+	result := &Trained{Objective: math.NaN(), Error: math.NaN()}
 	kept := &tape{limit: t.Memory}
 	if t.Passes == 1 && !t.Evaluate {
 		kept.limit = 0
@@ -76,9 +69,7 @@ func (t *Training) Run(ctx context.Context) (*Trained, error) {
 			return nil, err
 		}
 		if pass == 0 {
-			m := t.Learner.Report()
-			result.Progressive, result.ProgressiveNumbers, result.Baselines = m.Total, m.Numbers, m.Baselines
-			result.Learned, result.Unlabeled, result.Refused = status.Learned, status.Unlabeled, status.RefusedBy
+			result.Status = status
 		}
 		// Warnings about records are taken from the first pass, which has counted each record once.
 		first := slices.DeleteFunc(result.Warnings, func(w health.Warning) bool { return !w.OfRecords() })
@@ -88,12 +79,10 @@ func (t *Training) Run(ctx context.Context) (*Trained, error) {
 			}
 		}
 		result.Warnings = first
-		result.Passes++
-		if result.Passes < t.Passes {
+		if pass+1 < t.Passes {
 			t.Learner.EndPass()
 		}
 	}
-	result.Noise = t.Learner.Report().Noise
 	if t.Evaluate {
 		err := t.pass(kept, false, func(s event.Source) (err error) {
 			result.Objective, result.Error, result.Numbers, err = t.Learner.Evaluate(ctx, s, max(t.Threads, 1))

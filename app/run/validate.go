@@ -29,18 +29,12 @@ func (r *Runner) Validate() error {
 type validator struct {
 	job
 	schedule validate.Schedule
-	auto     *validate.Auto // nil unless the schedule is "auto"
-	waiting  []subject      // states whose validation became due during another, the oldest first
-	exact    *model.Linear  // the latest exact solution, or nil
+	auto     *validate.Auto     // nil unless the schedule is "auto"
+	waiting  []validate.Request // states whose validation became due during another, the oldest first
+	exact    *model.Linear      // the latest exact solution, or nil
 }
 
-// subject is a frozen state to validate.
-type subject struct {
-	*frozen
-	validate.Request
-}
-
-// mostWaiting is the largest number of subjects that wait, and mostWaitingFeatures is the largest number of features of
+// mostWaiting is the largest number of requests that wait, and mostWaitingFeatures is the largest number of features of
 // each.
 const mostWaiting, mostWaitingFeatures = 16, 500_000
 
@@ -52,7 +46,7 @@ func (l *loop) startValidating() (err error) {
 	if l.intake.kept, err = validate.NewReservoir(c.Reservoir, l.Reservoir); err != nil {
 		return err
 	}
-	l.intake.Holdout, l.validator.schedule = c.Holdout, validate.NewSchedule(c, l.before+l.records)
+	l.intake.holdout, l.validator.schedule = c.Holdout, validate.NewSchedule(c, l.before+l.records)
 	switch {
 	case c.Events != validate.AutoEvents:
 	case l.Labels != nil:
@@ -116,10 +110,9 @@ func (l *loop) autoDue() int {
 	return n
 }
 
-// subject freezes the current state.
-func (l *loop) subject() subject {
-	state := l.freeze()
-	s := subject{state, validate.RequestOf(state.Snapshot, state.offsets)}
+// subject freezes the current state for a validation.
+func (l *loop) subject() validate.Request {
+	s := validate.RequestOf(l.Learner.Snapshot(), l.Offsets.Clone())
 	s.Reservoir = l.intake.kept.Encode()
 	if l.Labels != nil {
 		s.Labeled = l.Labels.Labeled()
@@ -128,12 +121,12 @@ func (l *loop) subject() subject {
 }
 
 // beginValidation starts a goroutine that validates a state.
-func (l *loop) beginValidation(s subject) {
+func (l *loop) beginValidation(s validate.Request) {
 	s.Earlier = l.validator.exact
 	l.current.Validation.Running, l.unreported = true, true
 	validator, keep, log := l.Validator, l.Report, l.log
 	begin(&l.validator.job, func(ctx context.Context) (r validate.Result) {
-		if r.Report, r.Exact, r.Err = validator.Validate(ctx, s.Request); r.Err == nil {
+		if r.Report, r.Exact, r.Err = validator.Validate(ctx, s); r.Err == nil {
 			validate.Keep(r.Report, keep, log)
 		}
 		return r

@@ -106,7 +106,7 @@ func TestValidateCheckpoint(t *testing.T) {
 	data, _ := newest(t, dir)
 	file := must.Get(checkpoint.Decode(data))(t)
 	live := must.Get(model.ReadLinear(file.Blocks))(t)
-	at := must.Get(run.ReadOffsets(file.Blocks))(t)
+	at := offsetsOf(t, file.Blocks)
 	learner := must.Get(online.Restore(s.Learner.Config(), file.Blocks))(t)
 	levels, largest := learner.Snapshot().Levels()
 	got, exact := must.Get2(s.Validator.Validate(t.Context(), validate.Request{Live: live, Level: levels[largest], At: at}))(t)
@@ -180,7 +180,7 @@ func TestReservoir(t *testing.T) {
 		return newStream(schema, from, n, 99), nil
 	}
 	levels, largest := s.Learner.Snapshot().Levels()
-	reference, _, err := s.Validator.Validate(t.Context(), validate.Request{Live: s.Model(), Level: levels[largest], At: s.Offsets, Reservoir: kept})
+	reference, _, err := s.Validator.Validate(t.Context(), validate.Request{Live: s.Published().Linear, Level: levels[largest], At: s.Offsets, Reservoir: kept})
 	must.True(t, err == nil && reference.Source == "log" && math.Abs(r.Live.Objective/reference.Live.Objective-1) <= 0.25,
 		"live objective %v, of all events %v, %v", r.Live.Objective, reference.Live.Objective, err)
 

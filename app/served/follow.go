@@ -102,20 +102,6 @@ func Open(ctx context.Context, where string, o Options) (*Model, error) {
 	return m, errors.Join(err, s.Close())
 }
 
-// forced is a Source that replaces the missing policy of its models.
-type forced struct {
-	Source
-	policy model.MissingPolicy
-}
-
-func (f forced) Look(ctx context.Context) (*Model, error) {
-	m, err := f.Source.Look(ctx)
-	if m != nil {
-		m.ForceMissing(f.policy)
-	}
-	return m, err
-}
-
 // ForceMissing replaces the missing policies of a Model, or of all shards of a set, before the first prediction.
 func (m *Model) ForceMissing(policy model.MissingPolicy) {
 	m.Missing = m.Missing.Forced(policy)
@@ -137,14 +123,6 @@ type Source interface {
 // NewSource returns the Source at an address that Open accepts. The caller must close it.
 func NewSource(where string, o Options) (Source, error) {
 	o = o.withDefaults()
-	s, err := sourceAt(where, o)
-	if err != nil || o.Missing == "" {
-		return s, err
-	}
-	return forced{s, o.Missing}, nil
-}
-
-func sourceAt(where string, o Options) (Source, error) {
 	scheme, _, isAddress := strings.Cut(where, "://")
 	if open := o.Schemes[scheme]; isAddress && open != nil {
 		return open(where, o)
@@ -220,7 +198,7 @@ func (s *server) Look(ctx context.Context) (*Model, error) {
 	case int64(len(data)) > limit:
 		return nil, fmt.Errorf("%s: the model has more than %d bytes", s.where, limit)
 	}
-	m, err := DecodeAs(data, s.options.Record)
+	m, err := s.options.Decode(data)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.where, err)
 	}
@@ -257,7 +235,7 @@ func (s *file) Look(context.Context) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := FromFile(f, s.options.Record)
+	m, err := s.options.FromFile(f)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -318,11 +296,6 @@ func (d *directories) Look(ctx context.Context) (*Model, error) {
 		return nil, none
 	}
 	return nil, nil
-}
-
-// ReadFile reads a Model from a file, or from the newest checkpoint of a directory.
-func ReadFile(path string) (*Model, error) {
-	return Open(context.Background(), path, Options{})
 }
 
 // Follower has the newest model.

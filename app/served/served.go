@@ -80,21 +80,20 @@ func (m *Model) Reading(c record.Config) *Model {
 }
 
 // Decode decodes a Model from the bytes of a snapshot, checkpoint or model file.
-func Decode(data []byte) (*Model, error) { return DecodeAs(data, nil) }
+func Decode(data []byte) (*Model, error) { return Options{}.Decode(data) }
 
-// DecodeAs is Decode with the argument recordConfig of FromFile.
-func DecodeAs(data []byte, recordConfig *record.Config) (*Model, error) {
+// Decode is the function Decode with the Record and Missing of the Options.
+func (o Options) Decode(data []byte) (*Model, error) {
 	file, err := checkpoint.Decode(data)
 	if err != nil {
 		return nil, err
 	}
-	return FromFile(file, recordConfig)
+	return o.FromFile(file)
 }
 
-// FromFile returns the Model of a decoded file. recordConfig is the format of events if the file does not contain it;
-// nil means the defaults.
-func FromFile(file *checkpoint.File, recordConfig *record.Config) (*Model, error) {
-	recordConfig = cmp.Or(recordConfig, new(record.DefaultConfig()))
+// FromFile returns the Model of a decoded file, with the Record and Missing of the Options.
+func (o Options) FromFile(file *checkpoint.File) (*Model, error) {
+	recordConfig := cmp.Or(o.Record, new(record.DefaultConfig()))
 	var trained model.Model
 	var err error
 	if file.Kind == checkpoint.Kernel {
@@ -129,6 +128,7 @@ func FromFile(file *checkpoint.File, recordConfig *record.Config) (*Model, error
 		}
 		m.Record.Registry, m.Recorded = recordConfig.Registry, true
 	}
+	m.ForceMissing(o.Missing)
 	return m, nil
 }
 
@@ -150,7 +150,7 @@ func shardOf(settings map[string]string) *ShardInfo {
 	return nil
 }
 
-// MaxShards is the largest number of shards.
+// MaxShards is the largest number of shards. Each member of a group keeps the models of all shards in memory.
 const MaxShards = 256
 
 func (s *ShardInfo) valid() bool {
@@ -293,26 +293,6 @@ type decoder struct {
 // if the event cannot be used.
 func (m *Model) Predict(event []byte, explain int) (Prediction, error) {
 	return m.PredictRecord(context.Background(), record.Record{Value: event}, explain)
-}
-
-// TakesJSON reports whether an event may be a JSON object with its fields.
-func (m *Model) TakesJSON() bool {
-	format := m.Record.FormatName()
-	return format == "json" || format == "csv" || m.Record.HasSchemas()
-}
-
-// PredictValue is Predict for a map or a struct, which it encodes with encoding/json. It supports models whose events
-// are JSON or CSV, or use a schema registry.
-func (m *Model) PredictValue(event any, explain int) (Prediction, error) {
-	if !m.TakesJSON() {
-		format := m.Record.Format
-		return Prediction{}, fmt.Errorf("a value cannot be predicted: events of this model are %s, not JSON; give Predict the bytes of a record", format)
-	}
-	data, err := json.Marshal(event)
-	if err != nil {
-		return Prediction{}, fmt.Errorf("an event as JSON: %w", err)
-	}
-	return m.Predict(data, explain)
 }
 
 // PredictRecord is Predict for a record with a key and a time. If it must fetch a schema from a registry that does not

@@ -83,7 +83,7 @@ func TestSourcesAgree(t *testing.T) {
 	c := serve.DefaultConfig()
 	c.Address, c.TokenFile = "127.0.0.1:0", filepath.Join(dir, "token")
 	must.Do(t, os.WriteFile(c.TokenFile, []byte("open sesame\n"), 0o600))
-	server := must.Get(serve.Start(c, serve.Service{Status: r.Status, Model: serve.Latest(r.Published, readAs(recordConfig))}, slog.New(slog.DiscardHandler)))(t)
+	server := must.Get(serve.Start(c, serve.Service{Status: r.Status, Model: latest(r.Published, recordConfig)}, slog.New(slog.DiscardHandler)))(t)
 	defer server.Close(context.Background())
 	must.ErrorContains(t, must.Err(served.Open(t.Context(), server.URL(), served.Options{})), "401", "without the token")
 	ev := must.Get(served.Open(t.Context(), server.URL(), served.Options{Token: "open sesame"}))(t)
@@ -95,7 +95,7 @@ func TestSourcesAgree(t *testing.T) {
 		t.Errorf("served version %d at %v, published %d at %v", ev.Version, ev.Offsets, p.Version, p.Offsets)
 	}
 	event := []byte(`{"word":"y2","x":2,"id":9,"sort":"whatever"}`)
-	live := served.New(r.Model(), recordConfig)
+	live := served.New(r.Published().Linear, recordConfig)
 	want, err := live.Predict(event, 5)
 	must.Require(t, err == nil && want.Class == "yes" && want.Probability > 0.5, "%+v, %v", want, err)
 	for name, m := range map[string]*served.Model{"server": ev, "checkpoint": saved, "bytes": again} {
@@ -145,7 +145,7 @@ func TestFollow(t *testing.T) {
 	r.Config.PublishEvents = 1
 	c := serve.DefaultConfig()
 	c.Address = "127.0.0.1:0"
-	server := must.Get(serve.Start(c, serve.Service{Status: r.Status, Model: serve.Latest(r.Published, readAs(recordConfig))}, slog.New(slog.DiscardHandler)))(t)
+	server := must.Get(serve.Start(c, serve.Service{Status: r.Status, Model: latest(r.Published, recordConfig)}, slog.New(slog.DiscardHandler)))(t)
 	defer server.Close(context.Background())
 	var once sync.Once
 	var watching sync.WaitGroup
@@ -204,7 +204,7 @@ func Example() {
 	}
 	config := serve.DefaultConfig()
 	config.Address = "127.0.0.1:0"
-	server, err := serve.Start(config, serve.Service{Status: r.Status, Model: serve.Latest(r.Published, readAs(recordConfig))}, slog.New(slog.DiscardHandler))
+	server, err := serve.Start(config, serve.Service{Status: r.Status, Model: latest(r.Published, recordConfig)}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -238,9 +238,10 @@ func TestUnseenError(t *testing.T) {
 	must.Equal(t, m.UnseenError([]string{"y=1", "x=1"}).Error(), "the model has seen no feature of the event: y=1, x=1 (x is numeric in the model)")
 }
 
-// readAs returns a function that returns the record settings of every learner.
-func readAs(c record.Config) func(learner string) *record.Config {
-	return func(string) *record.Config { return &c }
+// latest returns a function that returns the newest model of a Runner.
+func latest(published func() *run.Published, c record.Config) func() *served.Model {
+	models := serve.Newest(published, func() *record.Config { return &c }, func(_ string, c record.Config) record.Config { return c })
+	return func() *served.Model { return models("") }
 }
 
 // kernelModel returns a model that predicts yes near (1, 1) and no near (-1, -1).
@@ -266,7 +267,7 @@ func TestKernelModel(t *testing.T) {
 	m := kernelModel(t)
 	path := filepath.Join(t.TempDir(), "kernel")
 	must.Do(t, m.WriteFile(path))
-	read := must.Get(served.ReadFile(path))(t)
+	read := must.Get(served.Open(t.Context(), path, served.Options{}))(t)
 	for event, class := range map[string]string{"0 1:0.9 2:1.1": "yes", "0 1:-2 2:-1": "no"} {
 		want, err := m.Predict([]byte(event), 0)
 		must.True(t, err == nil && want.Class == class, "%s: %+v, %v", event, want, err)
@@ -308,7 +309,7 @@ func FuzzModel(f *testing.F) {
 	var kernel bytes.Buffer
 	must.Do(f, kernelModel(f).Encode(&kernel))
 	var linear bytes.Buffer
-	must.Do(f, served.New(r.Model(), record).Encode(&linear))
+	must.Do(f, served.New(r.Published().Linear, record).Encode(&linear))
 	for i, data := range [][]byte{linear.Bytes(), kernel.Bytes()} {
 		file := must.Get(checkpoint.Decode(data))(f)
 		files = append(files, file)

@@ -174,11 +174,9 @@ func partitionOf(key []byte, partitions int) int32 {
 
 // Opinion is what one shard predicts for an event.
 type Opinion struct {
-	Classes []string  // names of the classes; nil for regression
-	Chances []float64 // probability of each class
-	Value   float64   // value of a regression
-	Events  float64   // events within a half-life, which weigh the shard in the mean
-	Known   bool      // the shard's model has seen a column of the event
+	Mixed
+	Events float64 // events within a half-life, which weigh the shard in the mean
+	Known  bool    // the shard's model has seen a column of the event
 }
 
 // Opine returns the Opinion of one shard's model about an event. The error is an *event.Refusal if the model cannot
@@ -219,7 +217,7 @@ func (m *Model) knows(e *event.Example) bool {
 // leastChance is the smallest probability of a class in a mean of logarithms.
 const leastChance = 1e-15
 
-// Mixed is the answer of several shards.
+// Mixed is the answer of several shards, or of one.
 type Mixed struct {
 	Classes []string  // names of the classes; nil for regression
 	Chances []float64 // probability of each class

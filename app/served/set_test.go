@@ -74,9 +74,9 @@ func TestSet(t *testing.T) {
 // regression.
 func TestMixtureOfClasses(t *testing.T) {
 	mixture := served.NewMixture([]served.Opinion{
-		{Classes: []string{"a", "b"}, Chances: []float64{.5, .5}, Events: 99, Known: true},
-		{Classes: []string{"c", "a"}, Chances: []float64{.9, .1}, Events: 49, Known: true},
-		{Classes: []string{"a", "b"}, Chances: []float64{1, 0}, Events: 1e9},
+		{Mixed: served.Mixed{Classes: []string{"a", "b"}, Chances: []float64{.5, .5}}, Events: 99, Known: true},
+		{Mixed: served.Mixed{Classes: []string{"c", "a"}, Chances: []float64{.9, .1}}, Events: 49, Known: true},
+		{Mixed: served.Mixed{Classes: []string{"a", "b"}, Chances: []float64{1, 0}}, Events: 1e9},
 	}, 0)
 	mean := mixture.At(0)
 	z := map[string]float64{
@@ -89,7 +89,7 @@ func TestMixtureOfClasses(t *testing.T) {
 	}
 	own := mixture.At(1)
 	must.True(t, math.Abs(own.Chance("a")-own.Chance("b")) <= 1e-12 && own.Chance("c") <= .01, "the own shard says %+v", own)
-	numbers := served.NewMixture([]served.Opinion{{Value: 1, Events: 3, Known: true}, {Value: 5, Events: 1, Known: true}}, 1)
+	numbers := served.NewMixture([]served.Opinion{{Mixed: served.Mixed{Value: 1}, Events: 3, Known: true}, {Mixed: served.Mixed{Value: 5}, Events: 1, Known: true}}, 1)
 	for a, want := range map[float64]float64{0: 2, 1: 5, .5: 3.5} {
 		x := numbers.At(a)
 		must.True(t, x.Value == want, "own weight %v: %v, want %v", a, x.Value, want)
@@ -129,12 +129,12 @@ func TestDirectoryOfShards(t *testing.T) {
 	shards := first.Shards()
 	must.Require(t, len(shards) == 2 && shards[0] == nil && shards[1] != nil, "shards %v", shards)
 	save(shardModel(t, 0, 2, 300, "no", "yes"), "shard-0")
-	m := must.Get(served.ReadFile(dir))(t)
+	m := must.Get(served.Open(t.Context(), dir, served.Options{}))(t)
 	p := must.Get(m.Predict([]byte(`{"x1":1}`), 0))(t)
 	must.True(t, p.Shards == 2 && p.Class == "yes", "%+v", p)
 	save(shardModel(t, 1, 2, 300, "no", "yes"), "shard-0")
-	must.Fails(t, must.Err(served.ReadFile(dir)), "a shard in the directory of another is read")
-	_, err := served.ReadFile(filepath.Join(dir, "none"))
+	must.Fails(t, must.Err(served.Open(t.Context(), dir, served.Options{})), "a shard in the directory of another is read")
+	_, err := served.Open(t.Context(), filepath.Join(dir, "none"), served.Options{})
 	must.True(t, err != nil && !errors.Is(err, context.Canceled), "no directory: %v", err)
 }
 

@@ -23,16 +23,13 @@ type Config struct {
 // DefaultConfig returns the settings of an empty section.
 func DefaultConfig() Config { return Config{SessionTimeout: 10 * time.Second} }
 
-// MaxShards is the largest number of shards. Each member keeps the models of all shards in memory.
-const MaxShards = served.MaxShards
-
 const defaultShards = 8
 
 // Check returns the first error in the settings, with its key.
 func (c *Config) Check() error {
 	switch {
-	case c.Shards < 0 || c.Shards > MaxShards:
-		return event.KeyErrorf("shards", "shards %d, want 0 to %d", c.Shards, MaxShards)
+	case c.Shards < 0 || c.Shards > served.MaxShards:
+		return event.KeyErrorf("shards", "shards %d, want 0 to %d", c.Shards, served.MaxShards)
 	case c.SessionTimeout < 100*time.Millisecond:
 		return event.KeyErrorf("session_timeout", "session_timeout %v, want at least 100ms", c.SessionTimeout)
 	}

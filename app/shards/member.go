@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"blankout/app/run"
+	"blankout/app/served"
 	"blankout/internal/event"
 	"blankout/stream"
 )
@@ -32,28 +33,35 @@ type Shard struct {
 	Number     int
 	Partitions []stream.TopicPartition // its partitions, sorted
 
-	stop   context.CancelFunc
-	done   chan struct{}
-	waits  atomic.Pointer[string]
-	runner atomic.Pointer[run.Runner]
+	stop     context.CancelFunc
+	done     chan struct{}
+	waits    atomic.Pointer[string]
+	learning atomic.Pointer[Learning]
 }
 
-// Runs tells readers of the status which Runner learns the shard.
-func (s *Shard) Runs(r *run.Runner) {
-	s.runner.Store(r)
+// Learning is what learns a shard.
+type Learning struct {
+	*run.Runner
+	Model     func() *served.Model // returns the shard's newest model, or nil
+	Consumers []*stream.Consumer   // read the shard's partitions
+}
+
+// Runs tells readers of the status what learns the shard.
+func (s *Shard) Runs(x *Learning) {
+	s.learning.Store(x)
 	s.waits.Store(nil)
 }
 
-// Runner returns the Runner that learns the shard, or nil while there is none.
-func (s *Shard) Runner() *run.Runner { return s.runner.Load() }
+// Learning returns what learns the shard, or nil while nothing does.
+func (s *Shard) Learning() *Learning { return s.learning.Load() }
 
 // NotReady returns why the shard is not learned, or "".
 func (s *Shard) NotReady() string {
 	if why := s.waits.Load(); why != nil {
 		return *why
 	}
-	if r := s.Runner(); r != nil {
-		return r.Status().NotReady
+	if x := s.Learning(); x != nil {
+		return x.Status().NotReady
 	}
 	return "not started"
 }
@@ -162,7 +170,7 @@ func (m *Member) take(ctx context.Context, g *stream.Generation) {
 func (m *Member) learn(ctx context.Context, s *Shard) error {
 	for told := ""; ; {
 		err := m.Learn(ctx, s)
-		s.runner.Store(nil)
+		s.learning.Store(nil)
 		again := errors.Is(err, ErrElsewhere) || errors.Is(err, ErrUnread)
 		if ctx.Err() != nil && (err == nil || again || errors.Is(err, context.Canceled)) {
 			return nil

@@ -92,7 +92,7 @@ func (s *ShardStatus) describe(m *served.Model) {
 // learned sets what the Runner of a shard says.
 func (s *ShardStatus) learned(x *Shard) {
 	s.Own, s.Partitions, s.NotReady = true, x.Partitions, x.NotReady()
-	r := x.Runner()
+	r := x.Learning()
 	if r == nil {
 		return
 	}
@@ -115,7 +115,7 @@ func (m *Member) Total(started time.Time) *run.Status {
 		if why := x.NotReady(); why != "" && out.NotReady == "" {
 			out.NotReady = event.ShardName(x.Number) + ": " + why
 		}
-		if r := x.Runner(); r != nil {
+		if r := x.Learning(); r != nil {
 			out.Add(r.Status())
 		}
 	}

@@ -131,7 +131,7 @@ func loadLearner(payload []byte) (*learner, error) {
 			return nil, fmt.Errorf("block %s: %w", blockSettings, err)
 		}
 	} else { // a checkpoint of the command run, which contains the format of records
-		m, err := served.FromFile(file, nil)
+		m, err := served.Options{}.FromFile(file)
 		if err != nil {
 			return nil, err
 		}

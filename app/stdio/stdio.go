@@ -157,9 +157,6 @@ type failure struct {
 
 // kindOf returns the kind of an error, or "" if clients need not distinguish it.
 func kindOf(err error) string {
-	var key *event.KeyError
-	var mismatch *online.MismatchError
-	var unsupported *export.RefusedError
 	switch {
 	case errors.Is(err, checkpoint.ErrDamaged):
 		return "damaged"
@@ -169,9 +166,9 @@ func kindOf(err error) string {
 		return "newer"
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, checkpoint.ErrNone):
 		return "missing"
-	case errors.Is(err, errSettings), errors.As(err, &key), errors.As(err, &mismatch):
+	case errors.Is(err, errSettings), errors.As(err, new(*event.KeyError)), errors.As(err, new(*online.MismatchError)):
 		return "settings"
-	case errors.As(err, &unsupported), errors.Is(err, errors.ErrUnsupported):
+	case errors.As(err, new(*export.RefusedError)), errors.Is(err, errors.ErrUnsupported):
 		return "unsupported"
 	case errors.Is(err, errOpening):
 		return "unreachable"

@@ -207,7 +207,7 @@ func TestPredict(t *testing.T) {
 	path := must.File(t, "checkpoint", c.must(opSave, 0, 7, 0))
 	c.must(opOpen, 0, 9, 0, Address{Address: path})
 	answers := c.must(opAnswers, 0, 7, n, uint64(2), s.lines(false))
-	model := must.Get(served.ReadFile(path))(t)
+	model := must.Get(served.Open(t.Context(), path, served.Options{}))(t)
 	for l := uint16(8); l < 10; l++ {
 		c.must(opShape, 0, l, 0, s.names)
 		status, width, got := c.ask(opRows, 0, l, n, uint64(0), s.flat())

@@ -21,7 +21,6 @@ func (p *program) broker() *cobra.Command {
 tutorials and tests: it listens only on the loopback interface, requires no password and
 keeps its topics in memory. It prints its address on standard output.`,
 		Example: "  blankout broker --address 127.0.0.1:0",
-		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			port, err := loopbackPort(address)
 			if err != nil {

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"blankout/app/run"
 	"blankout/batch/validate"
@@ -65,35 +64,15 @@ func (x *challenger) schema(first *event.Schema) *event.Schema {
 	return s
 }
 
-// beginLearners adds new learners to a Runner.
-func beginLearners(r *run.Runner, learners []challenger) (err error) {
-	r.Schema, r.Fingerprint = learners[0].record.Schema(), learners[0].fingerprint
-	if r.Learner, err = online.New(learners[0].config, r.Schema); err != nil || len(learners) == 1 {
-		return err
-	}
-	r.Challengers = &run.Challengers{}
-	for i := range learners {
-		x := &learners[i]
-		l := r.Learner
-		if i > 0 {
-			if l, err = online.New(x.config, x.schema(r.Schema)); err != nil {
-				return fmt.Errorf("challenger %s: %w", x.name, err)
-			}
-		}
-		x.join(r.Challengers, l, run.Standing{})
-	}
-	return nil
-}
-
 // join adds the learner to a Challengers.
 func (x *challenger) join(c *run.Challengers, l *online.Learner, s run.Standing) {
 	s.Name, s.Promote, s.Window = x.name, x.promote, x.window
 	c.All = append(c.All, &run.Challenger{Learner: l, Fingerprint: x.fingerprint, Standing: s})
 }
 
-// resumeLearners adds the learners of a checkpoint to a Runner. A learner that is not in the checkpoint starts now. A
-// learner that is no longer configured is dropped.
-func resumeLearners(r *run.Runner, learners []challenger, blocks []event.Block, log *slog.Logger) error {
+// openLearners adds learners to a Runner: those in the blocks of a checkpoint, which are nil if there is none. A learner
+// that is not in the checkpoint starts now. A learner that is no longer configured is dropped.
+func openLearners(r *run.Runner, learners []challenger, blocks []event.Block, log *slog.Logger) error {
 	saved, err := run.ReadChallengers(blocks)
 	if err != nil {
 		return err
@@ -101,15 +80,21 @@ func resumeLearners(r *run.Runner, learners []challenger, blocks []event.Block, 
 	leader := max(slices.IndexFunc(learners, func(x challenger) bool { return x.name == saved.Leader }), 0)
 	renamed := learners[leader].name != saved.Leader
 	r.Fingerprint = learners[leader].fingerprint
-	r.State, err = run.Resume(learners[leader].config, r.Fingerprint, blocks)
+	if blocks == nil {
+		r.Learner, err = online.New(learners[0].config, learners[0].record.Schema())
+	} else {
+		r.State, err = run.Resume(learners[leader].config, r.Fingerprint, blocks)
+	}
 	switch {
+	case err != nil && blocks == nil:
+		return err
 	case err != nil && renamed:
 		return fmt.Errorf("challenger %s is the leader, but the configuration has no [[challenger]] of that name: add it again, promote another learner first, or copy its settings to [learner]: %w", saved.Leader, err)
 	case err != nil && leader > 0:
 		return fmt.Errorf("challenger %s: %w; give it another name to start it again", saved.Leader, err)
 	case err != nil:
 		return err
-	case renamed:
+	case renamed && blocks != nil:
 		log.Info("[learner] continues the challenger that was the leader, because it has the same settings", "challenger", saved.Leader)
 	}
 	records := uint64(0)
@@ -150,8 +135,9 @@ func resumeLearners(r *run.Runner, learners []challenger, blocks []event.Block, 
 			if all[i], err = online.New(x.config, x.schema(r.Schema)); err != nil {
 				return fmt.Errorf("challenger %s: %w", x.name, err)
 			}
-			log.Info("a challenger starts", "challenger", x.name, "records", records)
-			standing = run.NewStanding(records)
+			if standing = run.NewStanding(records); blocks != nil {
+				log.Info("a challenger starts", "challenger", x.name, "records", records)
+			}
 		} else if !known { // the checkpoint is of a single learner
 			standing.Paired = run.NewStanding(records).Paired
 		}
@@ -228,31 +214,12 @@ func (s *service) validators() []*validate.Validator {
 	return out
 }
 
-// askedOf returns a function that returns the record settings of prediction requests for a learner. These are the
-// settings of the first learner, but with the columns of the given learner.
-func (s *service) askedOf(asked *atomic.Pointer[record.Config]) func(learner string) *record.Config {
-	var mu sync.Mutex
-	var of *record.Config
-	made := map[string]*record.Config{}
-	return func(learner string) *record.Config {
-		c := asked.Load()
-		i := slices.IndexFunc(s.learners, func(x challenger) bool { return x.name == learner })
-		if i < 0 || !s.learners[i].own {
-			return c
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		if of != c {
-			of = c
-			clear(made)
-		}
-		if made[learner] == nil {
-			own := *c
-			own.Drop, own.Crosses, own.Groups = s.learners[i].record.Drop, s.learners[i].record.Crosses, s.learners[i].record.Groups
-			made[learner] = &own
-		}
-		return made[learner]
+// ownColumns returns the record settings of prediction requests for a learner: c with the columns of the learner.
+func (s *service) ownColumns(learner string, c record.Config) record.Config {
+	if i := slices.IndexFunc(s.learners, func(x challenger) bool { return x.name == learner }); i >= 0 && s.learners[i].own {
+		c.Drop, c.Crosses, c.Groups = s.learners[i].record.Drop, s.learners[i].record.Crosses, s.learners[i].record.Groups
 	}
+	return c
 }
 
 // learnerOfBlock returns the name of the learner to which a checkpoint block challenger/NAME belongs. The leader

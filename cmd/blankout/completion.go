@@ -1,10 +1,11 @@
 package main
 
-// This file defines the completions of a shell: commands, flags and the values of flags.
+// This file defines the completions of a shell: commands, flags and the values of flags. It also formats texts of --help.
 
 import (
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -36,8 +37,11 @@ var flagValues = map[string][]string{
 	"compression": {"none", "gzip", "snappy", "lz4", "zstd"},
 }
 
-// completeFlags adds flagValues to c and its subcommands.
-func completeFlags(c *cobra.Command) {
+// complete adds flagValues to c and its subcommands, and makes those that do not say what arguments they take take none.
+func complete(c *cobra.Command) {
+	if c.Args == nil {
+		c.Args = noArgs
+	}
 	for name, values := range flagValues {
 		if c.Flags().Lookup(name) == nil {
 			continue
@@ -51,7 +55,7 @@ func completeFlags(c *cobra.Command) {
 		_ = c.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, then)) // the error means that c has its own completion
 	}
 	for _, child := range c.Commands() {
-		completeFlags(child)
+		complete(child)
 	}
 }
 
@@ -81,4 +85,42 @@ func (p *program) completion() *cobra.Command {
 			return usageError{fmt.Errorf("completion: unknown shell %q: want bash, zsh, fish or powershell", args[0])}
 		},
 	}
+}
+
+// valuesUsage formats the possible values of a flag. A value that ends in a colon is followed by a number.
+func valuesUsage(values []string) string {
+	numbers := map[string]string{"dropout": ":Q", "group": ":Q", "gaussian": ":SD", "laplace": ":B", "t-logistic": ":T", "fdrop": ":K", "dropsvm": "[:square|:ridge]"}
+	out := make([]string, len(values))
+	for i, value := range values {
+		name, _, asks := strings.Cut(value, ":")
+		out[i] = name
+		if number := numbers[name]; number != "" {
+			out[i] += number
+		} else if asks {
+			out[i] += ":X"
+		}
+	}
+	last := len(out) - 1
+	return wrapped(strings.Join(out[:last], ", ") + " or " + out[last])
+}
+
+// wrapped breaks a text into lines that fit next to the names of flags on a terminal.
+func wrapped(text string) string {
+	const width = 88
+	var b strings.Builder
+	at := 0
+	for i, word := range strings.Fields(text) {
+		n := utf8.RuneCountInString(word)
+		switch {
+		case i > 0 && at+1+n > width:
+			b.WriteByte('\n')
+			at = 0
+		case i > 0:
+			b.WriteByte(' ')
+			at++
+		}
+		b.WriteString(word)
+		at += n
+	}
+	return b.String()
 }

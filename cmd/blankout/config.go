@@ -106,7 +106,6 @@ func (p *program) configCommand() *cobra.Command {
 		Use:     "config",
 		Short:   "Write, check and show a configuration",
 		Example: "  blankout config init\n  blankout config check -f blankout.toml\n  blankout config show -f blankout.toml",
-		Args:    noArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(p.configInit(), p.configCheck(), p.configShow())
@@ -261,7 +260,6 @@ type checkResult struct {
 func (p *program) configCheck() *cobra.Command {
 	var flags configFlags
 	var sample string
-	var asJSON bool
 	c := &cobra.Command{
 		Use:   "check",
 		Short: "Check a configuration; exit with 2 if it has an error",
@@ -273,7 +271,6 @@ With --sample it also reads the first events of a file, counts the classes and n
 that look like a time or an id. Such fields harm the model if they are features.`,
 		Example: "  blankout config check -f blankout.toml\n  blankout config check -f blankout.toml --sample events.jsonl\n" +
 			"  blankout config check -f blankout.toml --json",
-		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if flags.findHere() {
 				p.note("reading the " + hereFile + " here")
@@ -311,14 +308,14 @@ that look like a time or an id. Such fields harm the model if they are features.
 			case sample == "":
 				return usageError{errors.New("config check: nothing to check: name a file with -f, or give settings with --set or in the environment")}
 			}
-			if err := p.encode(asJSON, result); err != nil {
+			if err := p.encode(result); err != nil {
 				return err
 			}
 			return result.Sample.learnable(records.Unlabeled || l.Learner.UnlabeledWeight > 0)
 		},
 	}
 	flags.addHere(c)
-	addJSON(c, &asJSON)
+	p.addJSON(c)
 	c.Flags().StringVar(&sample, "sample", "", "name fields of `FILE` that look like a time or an id")
 	return c
 }
@@ -340,30 +337,28 @@ func (p *program) note(text string) {
 
 func (p *program) configShow() *cobra.Command {
 	var flags configFlags
-	var asJSON bool
 	c := &cobra.Command{
 		Use:   "show",
 		Short: "Print the configuration in force and the source of each value, without secrets",
 		Example: "  blankout config show -f blankout.toml\n  blankout config show --set learner.noise=dropout:0.3\n" +
 			"  blankout config show -f blankout.toml --json",
-		Args: noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			flags.findHere()
 			l, err := flags.load()
 			if err != nil {
 				return err
 			}
-			if !asJSON {
+			if !p.json {
 				return l.Show(p.stdout)
 			}
 			values, err := l.Values()
 			if err != nil {
 				return err
 			}
-			return p.encode(true, values)
+			return p.encode(values)
 		},
 	}
 	flags.addHere(c)
-	addJSON(c, &asJSON)
+	p.addJSON(c)
 	return c
 }

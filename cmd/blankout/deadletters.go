@@ -30,7 +30,6 @@ type deadLetterFlags struct {
 	settings configFlags
 	data     string
 	reasons  []string
-	json     bool
 }
 
 func (o *deadLetterFlags) add(c *cobra.Command) {
@@ -38,7 +37,6 @@ func (o *deadLetterFlags) add(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVarP(&o.data, "data", "d", "", "`FILE` of dead letters, or kafka://HOST:PORT/TOPIC; - is standard input\n(default: those of [dead_letter])")
 	f.StringSliceVar(&o.reasons, "reason", nil, "only records refused for `REASON,…`, such as syntax or label")
-	addJSON(c, &o.json)
 }
 
 func (p *program) deadLetters() *cobra.Command {
@@ -46,7 +44,6 @@ func (p *program) deadLetters() *cobra.Command {
 		Use:     "dead-letters",
 		Short:   "List refused records and send them again",
 		Example: "  blankout dead-letters list\n  blankout dead-letters replay --reason label",
-		Args:    noArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(p.deadLettersList(), p.deadLettersReplay())
@@ -62,7 +59,6 @@ func (p *program) deadLettersList() *cobra.Command {
 		Long: `list counts the dead letters of [dead_letter] by reason and shows the newest ones with
 their offset, time and bytes. It counts a letter once if a crash stored it twice.`,
 		Example: "  blankout dead-letters list\n  blankout dead-letters list -d checkpoints/dead-letters.jsonl --reason syntax -n 5\n  blankout dead-letters list --json",
-		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if n < 0 {
 				return usageError{fmt.Errorf("-n %d: want a number of letters, or 0", n)}
@@ -71,6 +67,7 @@ their offset, time and bytes. It counts a letter once if a crash stored it twice
 		},
 	}
 	o.add(c)
+	p.addJSON(c)
 	c.Flags().IntVarP(&n, "number", "n", 10, "show at most `N` letters")
 	return c
 }
@@ -90,7 +87,6 @@ twice is sent once. replay skips and names records that a letter holds only in p
 with -o, records that are not one line of text. The exit code is then 3.`,
 		Example: "  blankout dead-letters replay --reason label\n  blankout dead-letters replay --to again --json\n" +
 			"  blankout dead-letters replay -d checkpoints/dead-letters.jsonl -o again.jsonl",
-		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if to != "" && out != "" {
 				return usageError{errors.New("--to and -o exclude each other")}
@@ -99,6 +95,7 @@ with -o, records that are not one line of text. The exit code is then 3.`,
 		},
 	}
 	o.add(c)
+	p.addJSON(c)
 	f := c.Flags()
 	f.StringVar(&to, "to", "", "write to `TOPIC`, partitioned by key, instead of the original partitions")
 	f.StringVarP(&out, "output", "o", "", "write the records to `FILE`, a line each (- is standard output)")
@@ -187,8 +184,8 @@ func (p *program) listDeadLetters(ctx context.Context, o *deadLetterFlags, most 
 	if err != nil {
 		return err
 	}
-	if o.json {
-		return json.NewEncoder(p.stdout).Encode(struct {
+	if p.json {
+		return p.encode(struct {
 			letterCount
 			Latest []*stream.Letter `json:"latest"`
 		}{n, latest})
@@ -304,7 +301,7 @@ func (p *program) replayDeadLetters(ctx context.Context, o *deadLetterFlags, to,
 	if len(n.Replayed) == 0 {
 		p.note("wrote no record")
 	}
-	if err := p.encode(o.json, n); err != nil {
+	if err := p.encode(n); err != nil {
 		return err
 	}
 	left := 0

@@ -23,8 +23,7 @@ type deletion struct {
 	kinds     [3]deleted // declared, dead, stale
 	shown     *deleted   // the kind of the predictions and of all other measures
 	answers   *fillReader
-	rescale   bool // whether to predict by rescaling the survivors (--rescale)
-	policies  map[model.MissingPolicy]int
+	rescale   bool      // whether to predict by rescaling the survivors (--rescale)
 	loss      loss.Loss // loss for regression; nil for classification
 
 	n       int       // number of the next example
@@ -44,11 +43,10 @@ type deleted struct {
 	numbers       measure.Numbers
 }
 
-// newDeletion returns the deletion for the flags. It counts its predictions in policies, by missing policy. Answers
-// list the readings that reader doubts.
-func newDeletion(m model.Model, reader *fillReader, o *predictFlags, schema *event.Schema, policies map[model.MissingPolicy]int) (*deletion, error) {
+// newDeletion returns the deletion for the flags. Answers list the readings that reader doubts.
+func newDeletion(m model.Model, reader *fillReader, o *predictFlags, schema *event.Schema) (*deletion, error) {
 	d := &deletion{
-		model: m, answers: reader, rescale: o.rescale, policies: policies, losses: model.LossesOf(m, o.seed),
+		model: m, answers: reader, rescale: o.rescale, losses: model.LossesOf(m, o.seed),
 		kinds:     [3]deleted{{kind: model.LossDeclared}, {kind: model.LossDead, reader: reader}, {kind: model.LossStale, reader: newFillReader(m)}},
 		corrupter: batch.Corrupter{Noise: loss.Dropout{Q: o.remove}, Seed: o.seed, Keep: !o.rescale, Grouping: model.NewGrouping(schema), Splines: m.About().Scaler.Splines},
 	}
@@ -101,9 +99,6 @@ func (d *deletion) score(e *event.Example, out []float64) []float64 {
 		out = d.model.ScoreVec(d.x, out)
 	} else {
 		out = append(out[:0], d.shown.scores...)
-		if policy := h.Handling(&d.shown.left).Policy(); policy != "" {
-			d.policies[policy]++
-		}
 	}
 	d.n++
 	return out
@@ -123,15 +118,13 @@ func (d *deletion) measure(k *deleted, e *event.Example) {
 	}
 }
 
-// missingFields returns the missing fields of the last example, as the model received it.
-func (d *deletion) missingFields() missingFields {
-	if d.rescale {
-		return missingFields{answer: d.model.About().Handling, by: func(e *event.Example) model.MissingVariance { return model.ScoreVariance(d.model, e) }}
+// received returns the last example e as the model received it: without deleted features, unless it rescales the others.
+// The receiver may be nil.
+func (d *deletion) received(e *event.Example) *event.Example {
+	if d == nil || d.rescale {
+		return e
 	}
-	return missingFields{
-		answer: func(*event.Example) model.MissingHandling { return d.model.About().Handling(&d.shown.left) },
-		by:     func(*event.Example) model.MissingVariance { return model.ScoreVariance(d.model, &d.shown.left) },
-	}
+	return &d.shown.left
 }
 
 // deletionReport holds the errors of each kind of loss; all are nil if nothing was deleted.

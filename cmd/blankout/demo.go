@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"context"
 	_ "embed"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -46,11 +45,10 @@ with 32 readings of 16 gas sensors. It learns them one by one, with a stop and a
 from the checkpoint half way. Then it sets readings of 1,000 other events to null and
 measures the error. It needs no setup and leaves no files, unless you give --keep.`,
 		Example: "  blankout demo\n  blankout demo --short\n  blankout demo --short --keep kept\n  blankout demo --short --json",
-		Args:    noArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return d.run(c.Context()) },
 	}
 	c.Flags().BoolVar(&d.short, "short", false, "use a fifth of the events")
-	addJSON(c, &d.json)
+	d.addJSON(c)
 	c.Flags().StringVar(&d.keep, "keep", "", "keep the checkpoints in `DIR`")
 	return c
 }
@@ -60,7 +58,6 @@ type demo struct {
 	*program
 	short bool
 	keep  string
-	json  bool
 
 	screen *screen
 	record record.Config
@@ -168,7 +165,7 @@ func (d *demo) produce(ctx context.Context, broker *stream.Embedded) error {
 // learn continues from the newest checkpoint, if there is one. It stops at the end of the topic or after the given
 // number of events.
 func (d *demo) learn(ctx context.Context, broker *stream.Embedded, store *checkpoint.Store, c online.Config, events uint64) (*run.Runner, error) {
-	r, err := newRunner([]challenger{{config: c, record: d.record}}, validate.Config{}, nil, nil, store, false, "", slog.New(slog.DiscardHandler))
+	r, _, err := newRunner([]challenger{{config: c, record: d.record}}, validate.Config{}, nil, store, false, "", slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, err
 	}
@@ -198,7 +195,7 @@ func (d *demo) learn(ctx context.Context, broker *stream.Embedded, store *checkp
 
 // summary prints the result to standard output.
 func (d *demo) summary(ctx context.Context, r *run.Runner, store *checkpoint.Store) error {
-	m := r.Model()
+	m := r.Published().Linear
 	metrics := r.Status().Learner
 	result := demoResult{Events: metrics.Events, Error: 100 * metrics.Total.Error(), Level: metrics.Level}
 	out := bufio.NewWriter(d.stdout)
@@ -246,10 +243,10 @@ func (d *demo) summary(ctx context.Context, r *run.Runner, store *checkpoint.Sto
 		fmt.Fprintf(out, "Inspect it: blankout inspect %s%c%s\n", store.Dir(), os.PathSeparator, r.Status().Save.Name)
 	}
 	fmt.Fprintf(out, "For your own topic: blankout config init --brokers HOST:PORT --topic TOPIC --label FIELD, then blankout run\n")
-	if err := out.Flush(); err != nil || !d.json {
+	if err := out.Flush(); err != nil {
 		return err
 	}
-	return json.NewEncoder(d.stdout).Encode(result)
+	return d.encode(result)
 }
 
 // demoResult is the JSON output of demo.

@@ -37,7 +37,6 @@ columns. export refuses a model that ONNX does not support, for instance with te
 The graph of a model that imputes has only the policies none and rescale; export warns.
 The shards of a group are several models, of which --shard names one.`,
 		Example: "  blankout export -m model --format text\n  blankout export -m checkpoints --shard 0 --format json -o shard-0.json\n  blankout export -m model --format json -o model.json\n  blankout export -m model --format onnx --missing-policy rescale -o model.onnx",
-		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			policy, err := model.ParseMissingPolicy(missing)
 			if err != nil {
@@ -107,7 +106,6 @@ type corruptFlags struct {
 	scale   bool
 	seed    uint64
 	out     string
-	json    bool
 }
 
 func (p *program) corrupt() *cobra.Command {
@@ -123,10 +121,9 @@ settings, columns, names and groups of a model.`,
 			"  blankout corrupt -d train.svm --noise dropout:0.5 --copies 3 -o copies.svm --json\n" +
 			"  blankout corrupt -d sensors.svm --groups every:2 --delete 0.1 --delete-groups 0.5 -o deleted.svm\n" +
 			"  blankout corrupt -m model -d mails.jsonl --refused skip --noise dropout:0.5 -o copies.svm",
-		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			noise, err := o.parseNoise(c.Flags().Changed("noise"))
-			if err == nil && o.json && o.out == "-" {
+			if err == nil && p.json && o.out == "-" {
 				err = errors.New("--json and the copies cannot both use standard output: name a file with -o")
 			}
 			if err == nil && (o.copies < 1 || o.copies > 1<<16) {
@@ -153,7 +150,7 @@ settings, columns, names and groups of a model.`,
 	f.BoolVar(&o.scale, "rescale", false, "multiply the survivors of dropout by 1/(1-Q)")
 	f.Uint64Var(&o.seed, "seed", 0, "seed of all random draws")
 	f.StringVarP(&o.out, "output", "o", "-", "`FILE` to write (- is standard output)")
-	addJSON(c, &o.json)
+	p.addJSON(c)
 	return c
 }
 
@@ -284,7 +281,7 @@ func (p *program) runCorrupt(c *cobra.Command, o *corruptFlags, noise loss.Noise
 		return err
 	}
 	screen.done(fmt.Sprintf("%s, %s of each", plural(n, "example"), plural(o.copies, "copy")))
-	return p.encode(o.json, struct {
+	return p.encode(struct {
 		Examples int `json:"examples"`
 		Copies   int `json:"copies"` // number of copies of each example
 	}{n, o.copies})

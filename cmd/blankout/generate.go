@@ -46,6 +46,7 @@ func (p *program) sampleCommand() *cobra.Command {
 		Long:      "sample writes made-up events to standard output, as lines of JSON:\n" + list + "\n\nThe same seed gives the same events.",
 		Example:   "  blankout sample payments > sample.jsonl\n  blankout sample sensors -n 500 --seed 2 > later.jsonl",
 		ValidArgs: names,
+		Args:      cobra.ArbitraryArgs,
 		RunE: func(_ *cobra.Command, args []string) error {
 			switch {
 			case len(args) != 1:

@@ -4,7 +4,6 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -26,7 +25,6 @@ import (
 )
 
 func (p *program) inspect() *cobra.Command {
-	var asJSON bool
 	var weights int
 	var features bool
 	var file string
@@ -55,14 +53,14 @@ errors are in percent.`,
 				file = args[0]
 			}
 			if directories := served.ShardDirectories(file); len(directories) > 0 {
-				return p.inspectShards(directories, asJSON)
+				return p.inspectShards(directories)
 			}
 			i, err := inspectFile(file, weights)
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				return json.NewEncoder(p.stdout).Encode(i)
+			if p.json {
+				return p.encode(i)
 			}
 			if !features {
 				return printText(p.stdout, i, textRows, "reliability", "changes", "by_missing")
@@ -77,7 +75,7 @@ errors are in percent.`,
 		},
 	}
 	c.Flags().StringVarP(&file, "model", "m", "", "model, checkpoint or snapshot `FILE`, or a directory of checkpoints")
-	addJSON(c, &asJSON)
+	p.addJSON(c)
 	c.Flags().IntVar(&weights, "weights", 10, "number of largest weights to list for each class")
 	c.Flags().BoolVar(&features, "features", false, "show the health of the fields instead, the worst first")
 	return c
@@ -159,7 +157,7 @@ type inspectedShard struct {
 }
 
 // inspectShards shows a row for each shard.
-func (p *program) inspectShards(directories []string, asJSON bool) error {
+func (p *program) inspectShards(directories []string) error {
 	var out shardsInspection
 	for _, directory := range directories {
 		row := inspectedShard{Shard: filepath.Base(directory)}
@@ -179,8 +177,8 @@ func (p *program) inspectShards(directories []string, asJSON bool) error {
 		}
 		out.Shards = append(out.Shards, row)
 	}
-	if asJSON {
-		return json.NewEncoder(p.stdout).Encode(out)
+	if p.json {
+		return p.encode(out)
 	}
 	return printText(p.stdout, out, math.MaxInt)
 }

@@ -26,12 +26,6 @@ import (
 	"blankout/stream/record"
 )
 
-// joining describes how delayed labels are joined with their events.
-type joining struct {
-	settings map[string]string // settings for the fingerprint
-	open     func(labels.State) (*labels.Join, error)
-}
-
 // joins reports whether labels are delayed: they arrive separately from their events.
 func joins(c *config.Config, o runFlags) bool { return o.labels != "" || len(c.Labels.Topics) > 0 }
 
@@ -118,9 +112,9 @@ func (s *service) openJoined(ctx context.Context, c *config.Config, o runFlags, 
 	}
 	consuming.Store(&all)
 	if !c.Kafka.UntilEnd {
-		a := &addedPartitions{schema: r.Schema, known: map[string]bool{}, consuming: consuming, log: log}
+		a := &addedPartitions{schema: r.Schema, known: map[stream.TopicPartition]bool{}, consuming: consuming, log: log}
 		for i := range lanes {
-			a.known[laneName(lanes[i].Topic, lanes[i].Partition)] = true
+			a.known[stream.TopicPartition{Topic: lanes[i].Topic, Partition: lanes[i].Partition}] = true
 		}
 		merge.Added = a.open
 		s.close = append(s.close, a.watch(events, later))
@@ -146,12 +140,9 @@ func openLanes(ctx context.Context, s *event.Schema, from event.Offsets, events,
 			return nil, all, err
 		}
 		for _, p := range partitions {
-			lane, opened, err := openLane(ctx, s, from, p, i == 1)
+			lane, opened, err := openLane(ctx, s, from, p, i == 1, log)
 			if err != nil {
 				return nil, all, err
-			}
-			if log != nil {
-				lane.Late, lane.Odd = logLate(log, p), logOutOfOrder(log, p)
 			}
 			lanes, all = append(lanes, *lane), append(all, opened)
 		}
@@ -159,29 +150,21 @@ func openLanes(ctx context.Context, s *event.Schema, from event.Offsets, events,
 	return lanes, all, nil
 }
 
-// logLate returns the function Late of a Lane. The function logs a warning that partition p has records older than the
-// learned records.
-func logLate(log *slog.Logger, p stream.Partition) func() {
-	return func() {
-		log.Warn("a new partition has records older than the learned ones: they are learned next, so a repeated run will differ", "topic", p.Topic, "partition", p.Number)
-	}
-}
-
-// logOutOfOrder returns a function for the field Odd of a Lane, which is called for records out of order. The function
-// logs the first such record, the second, the fourth and so on.
-func logOutOfOrder(log *slog.Logger, p stream.Partition) func(offset, time int64) {
-	n := 0
-	return func(offset, at int64) {
-		if n++; n&(n-1) == 0 {
-			log.Warn("a record's time is out of order: it gets the time of the record before; check the clock of its writer",
-				"topic", p.Topic, "partition", p.Number, "offset", offset, "time", time.UnixMilli(at).UTC(), "out_of_order", n)
+// openLane opens a partition and decodes its records for Merge. log may be nil.
+func openLane(ctx context.Context, s *event.Schema, from event.Offsets, p stream.Partition, isLabels bool, log *slog.Logger) (*labels.Lane, stream.Opened, error) {
+	lane := &labels.Lane{Topic: p.Topic, Partition: p.Number, Labels: isLabels}
+	if log != nil {
+		lane.Late = func() {
+			log.Warn("a new partition has records older than the learned ones: they are learned next, so a repeated run will differ", "topic", p.Topic, "partition", p.Number)
+		}
+		n := 0 // records out of order: the first is logged, the second, the fourth and so on
+		lane.Odd = func(offset, at int64) {
+			if n++; n&(n-1) == 0 {
+				log.Warn("a record's time is out of order: it gets the time of the record before; check the clock of its writer",
+					"topic", p.Topic, "partition", p.Number, "offset", offset, "time", time.UnixMilli(at).UTC(), "out_of_order", n)
+			}
 		}
 	}
-}
-
-// openLane opens a partition and decodes its records for Merge.
-func openLane(ctx context.Context, s *event.Schema, from event.Offsets, p stream.Partition, isLabels bool) (*labels.Lane, stream.Opened, error) {
-	lane := &labels.Lane{Topic: p.Topic, Partition: p.Number, Labels: isLabels}
 	file := p.Where != "" && !strings.HasPrefix(p.Where, "kafka://")
 	p.Defer = func(of func(*event.Schema) (record.Decoder, error)) (_ record.Decoder, err error) {
 		if isLabels {
@@ -209,13 +192,11 @@ func openLane(ctx context.Context, s *event.Schema, from event.Offsets, p stream
 type addedPartitions struct {
 	schema    *event.Schema
 	found     [2]atomic.Pointer[[]stream.Partition] // partitions of events and of labels
-	known     map[string]bool                       // partitions opened so far, by laneName
+	known     map[stream.TopicPartition]bool        // partitions opened so far
 	consuming *atomic.Pointer[consumers]
 	opened    []stream.Opened
 	log       *slog.Logger
 }
-
-func laneName(topic string, partition int32) string { return fmt.Sprintf("%s/%d", topic, partition) }
 
 // watch looks for new partitions until the returned function stop is called. stop also closes the partitions. The
 // method open must not run concurrently with stop.
@@ -241,12 +222,12 @@ func (a *addedPartitions) open(ctx context.Context) (lanes []labels.Lane, err er
 			continue
 		}
 		for _, p := range *all {
-			name := laneName(p.Topic, p.Number)
+			name := stream.TopicPartition{Topic: p.Topic, Partition: p.Number}
 			if a.known[name] {
 				continue
 			}
 			p.Kafka.Start, p.Kafka.Log = "earliest", a.log
-			lane, opened, err := openLane(ctx, a.schema, nil, p, i == 1)
+			lane, opened, err := openLane(ctx, a.schema, nil, p, i == 1, a.log)
 			if err != nil {
 				if ctx.Err() == nil {
 					a.log.Warn("a new partition cannot be read yet", "topic", p.Topic, "partition", p.Number, "err", err)
@@ -258,7 +239,6 @@ func (a *addedPartitions) open(ctx context.Context) (lanes []labels.Lane, err er
 			if consumer, ok := opened.(*stream.Consumer); ok {
 				a.consuming.Store(new(append(slices.Clone(*a.consuming.Load()), consumer)))
 			}
-			lane.Late, lane.Odd = logLate(a.log, p), logOutOfOrder(a.log, p)
 			a.log.Info("new partition", "topic", p.Topic, "partition", p.Number)
 			lanes = append(lanes, *lane)
 		}

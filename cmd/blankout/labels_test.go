@@ -91,9 +91,9 @@ func testAddedPartitions(t *testing.T, late bool) {
 	merge, join, lanes, all, schema := open(one)
 	var consuming atomic.Pointer[consumers]
 	consuming.Store(&all)
-	a := &addedPartitions{schema: schema, known: map[string]bool{}, consuming: &consuming, log: log}
+	a := &addedPartitions{schema: schema, known: map[stream.TopicPartition]bool{}, consuming: &consuming, log: log}
 	for _, l := range lanes {
-		a.known[laneName(l.Topic, l.Partition)] = true
+		a.known[stream.TopicPartition{Topic: l.Topic, Partition: l.Partition}] = true
 	}
 	merge.Added = a.open
 	stop := a.watch(inputs(one))

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"blankout/app/served"
+	"blankout/config"
 	"blankout/internal/event"
 	"blankout/internal/loss"
 	"blankout/internal/measure"
@@ -37,7 +38,6 @@ type predictFlags struct {
 	maxEvents int
 	explain   explainFlags
 	seed      uint64
-	json      bool
 }
 
 func (p *program) predict() *cobra.Command {
@@ -134,7 +134,7 @@ or for declared ones with --declared.
 	f.IntVar(&o.maxEvents, "max-events", 0, "stop after `N` examples; 0 is all")
 	o.explain.add(c)
 	f.Uint64Var(&o.seed, "seed", 0, "seed of all random draws")
-	addJSON(c, &o.json)
+	p.addJSON(c)
 	return c
 }
 
@@ -163,8 +163,8 @@ func (o *predictFlags) openModel(p *program) (*served.Model, error) {
 }
 
 // predictions returns where the predictions go: "-" is standard output, "" is nowhere.
-func (o *predictFlags) predictions() string {
-	if o.out == "" && !o.json {
+func (p *program) predictions(o *predictFlags) string {
+	if o.out == "" && !p.json {
 		return "-"
 	}
 	return o.out
@@ -205,7 +205,7 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	if err != nil {
 		return err
 	}
-	path := o.predictions()
+	path := p.predictions(o)
 	out, err := p.create(path)
 	if err != nil {
 		return err
@@ -215,17 +215,16 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	measures.Positive = schema.PositiveClass(head.Positive)
 	reader := newFillReader(read.Model)
 	score, policies := reader.score, map[model.MissingPolicy]int{} // policies counts examples with missing fields by policy
-	missing := missingFields{answer: head.Handling, by: func(e *event.Example) model.MissingVariance { return model.ScoreVariance(read.Model, e) }}
 	var deleted *deletion
 	if o.remove > 0 || o.groups > 0 {
-		if deleted, err = newDeletion(read.Model, reader, o, schema, policies); err != nil {
+		if deleted, err = newDeletion(read.Model, reader, o, schema); err != nil {
 			return err
 		}
-		score, missing = deleted.score, deleted.missingFields()
+		score = deleted.score
 	}
 	scores, probabilities := make([]float64, head.Outputs), make([]float64, max(head.Outputs, 2))
 	seen := examined{model: read, known: known, zero: -1, refuse: o.unknown == "refuse"}
-	unmet, oddTime := unseen{model: read, byField: map[uint16]*unseenField{}}, false
+	unmet, oddTime := unseen{model: read, byField: map[uint16]*fieldUnseen{}}, false
 	write, err := newAnswers(out, o.out, read, reader, schema, &o.data, o.explain)
 	if err != nil {
 		return errors.Join(fmt.Errorf("%s: %w", o.model, err), out.Close())
@@ -249,14 +248,19 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 			screen.progress(humanize.Comma(int64(seen.n)) + " examples scored")
 		}
 		s := score(e, scores)
-		if policy := head.Handling(e).Policy(); policy != "" && o.remove == 0 && o.groups == 0 {
+		received := deleted.received(e)
+		handling := head.Handling(received)
+		if policy := handling.Policy(); policy != "" && (deleted == nil || !o.rescale) {
 			policies[policy]++
 		}
 		if numbers != nil {
-			numbers.add(e, head, s[0], missing.by(e))
+			if value := head.Value(s[0]); e.Label >= 0 {
+				low, high := head.Interval(value, model.ScoreVariance(read.Model, received))
+				numbers.sums.Add(numbers.loss, e.Target, e.Weight, value, low, high, 1)
+			}
 		} else {
 			probabilities = head.Probabilities(s, probabilities)
-			measureClasses(measures, head, e, missing.answer(e), s, probabilities)
+			measureClasses(measures, head, e, handling, s, probabilities)
 		}
 		if path == "" {
 			return nil
@@ -279,7 +283,7 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	p.warnOfUnseen(unmetReport, unmet.examples)
 	about := predicted{deletionReport: deleted.report(), Policies: policies, Unseen: unmetReport, Refused: o.data.tally.refused}
 	if numbers != nil {
-		return p.result(o.json, struct {
+		return p.result(struct {
 			Examples int `json:"examples"`
 			measure.NumbersReport
 			predicted
@@ -292,7 +296,7 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 // classesResult prints the measures of a classification.
 func (p *program) classesResult(o *predictFlags, head *model.Head, r measure.ClassesReport, about predicted) error {
 	p.warn(r.WorseThanConstant(strings.HasPrefix(head.Loss, "logistic")))
-	return p.result(o.json, struct {
+	return p.result(struct {
 		measure.ClassesReport
 		Classes []string `json:"classes"` // names of the rows and columns of the confusion
 		predicted
@@ -434,13 +438,6 @@ func (r *fillReader) found(m *served.Model) string {
 
 const maxFound = 5 // largest number of fill values in a message
 
-// missingFields describes how the model treated missing fields of the last scored example, including the
-// model.ScoreVariance.
-type missingFields struct {
-	answer func(*event.Example) model.MissingHandling
-	by     func(*event.Example) model.MissingVariance
-}
-
 // addMissingFlag adds --missing-policy with the same usage text in every command.
 func addMissingFlag(c *cobra.Command, to *string) {
 	c.Flags().StringVar(to, "missing-policy", cmp.Or(*to, string(model.MissingAuto)), "missing policy: none, rescale, impute, fill or auto\nauto mixes the others")
@@ -463,11 +460,76 @@ type numberMeasures struct {
 	sums measure.Numbers
 }
 
-// add measures the score of an example. The argument by is the result of model.ScoreVariance for the example.
-func (m *numberMeasures) add(e *event.Example, h *model.Head, score float64, by model.MissingVariance) {
-	if e.Label >= 0 {
-		value := h.Value(score)
-		low, high := h.Interval(value, by)
-		m.sums.Add(m.loss, e.Target, e.Weight, value, low, high, 1)
+// unseen counts the examples with features that a model has not seen, by field.
+type unseen struct {
+	model    *served.Model
+	examples int // number of all examples
+	with     int // number of examples with an unseen feature
+	byField  map[uint16]*fieldUnseen
+}
+
+// unseenReport is the JSON form of unseen in the output of predict.
+type unseenReport struct {
+	Examples int           `json:"examples"` // number of examples with an unseen feature
+	Fields   []fieldUnseen `json:"fields"`   // fields with unseen features, most frequent first
+}
+
+type fieldUnseen struct {
+	Field    string `json:"field"` // "" for the columns of a sparse text format
+	Examples int    `json:"examples"`
+	Example  string `json:"example"` // first unseen feature
+	kind     event.Kind
+	column   uint32 // column of the first unseen feature
+	last     int    // number of the last example with an unseen feature
+}
+
+// unseenShown is the largest number of fields in a report.
+const unseenShown = 20
+
+func (u *unseen) add(e *event.Example) {
+	u.examples++
+	some := false
+	u.model.EachUnseen(e, func(f served.Feature) {
+		some = true
+		r := u.byField[f.Field]
+		if r == nil {
+			r = &fieldUnseen{column: f.Column}
+			u.byField[f.Field] = r
+		}
+		if r.last != u.examples {
+			r.last = u.examples
+			r.Examples++
+		}
+	})
+	if some {
+		u.with++
+	}
+}
+
+// report returns the counts. The argument s is the Schema of the examples.
+func (u *unseen) report(s *event.Schema) unseenReport {
+	r := unseenReport{Examples: u.with, Fields: []fieldUnseen{}}
+	if u.with == 0 {
+		return r
+	}
+	name := s.Namer()
+	for id, f := range u.byField {
+		f.Field, f.Example, f.kind = s.Fields[id].Name, name(f.column), s.Fields[id].Kind
+		r.Fields = append(r.Fields, *f)
+	}
+	slices.SortFunc(r.Fields, func(a, b fieldUnseen) int {
+		return cmp.Or(cmp.Compare(b.Examples, a.Examples), cmp.Compare(a.Field, b.Field), cmp.Compare(a.kind, b.kind))
+	})
+	r.Fields = r.Fields[:min(len(r.Fields), unseenShown)]
+	return r
+}
+
+// warnOfUnseen prints a warning about each field with unseen values in more than a tenth of the examples, and in at
+// least five examples. It ignores words and columns of sparse text, where new values are frequent.
+func (p *program) warnOfUnseen(r unseenReport, examples int) {
+	for _, f := range r.Fields {
+		if f.Field != "" && f.kind != event.Words && f.kind != event.Cross && f.Examples >= 5 && 10*f.Examples > examples {
+			p.warn(fmt.Sprintf("field %q has a value unknown to the model in %s of %s, such as %s", f.Field, humanize.Comma(int64(f.Examples)), plural(examples, "example"), config.Quote(event.Printable(f.Example))))
+		}
 	}
 }

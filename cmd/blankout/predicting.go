@@ -68,12 +68,12 @@ func (s *service) accompany(ctx context.Context, c *config.Config, snapshots *se
 		working.Go(func() { snapshots.Run(background) })
 	}
 	ended := make(chan struct{})
-	go func() {
+	working.Go(func() {
 		defer close(ended)
 		if predictor != nil {
 			predictor.Keep(background)
 		}
-	}()
+	})
 	s.close = append(s.close, func() error {
 		if c.Kafka.UntilEnd {
 			select {
@@ -82,7 +82,6 @@ func (s *service) accompany(ctx context.Context, c *config.Config, snapshots *se
 			}
 		}
 		stop()
-		<-ended
 		working.Wait()
 		return nil
 	})
@@ -137,7 +136,7 @@ func (p *program) predictOnly(ctx context.Context, o runFlags, c *config.Config)
 	}
 	s := predictor.Stats()
 	log.Info("stopped", "scored", s.Scored, "refused", s.Refused, "version", s.Version)
-	return p.encode(o.json, map[string]uint64{"scored": s.Scored, "refused": s.Refused, "version": s.Version})
+	return p.encode(map[string]uint64{"scored": s.Scored, "refused": s.Refused, "version": s.Version})
 }
 
 // learned returns a function that returns the model if the model has learned at least one event, otherwise nil. The
@@ -213,7 +212,7 @@ func readCheckpoint(path string) (*saved, error) {
 		return nil, fmt.Errorf("%s: %w", at, err)
 	}
 	file.Name = filepath.Base(at)
-	m, err := served.FromFile(file, nil)
+	m, err := served.Options{}.FromFile(file)
 	if err != nil {
 		return nil, refusedError{fmt.Errorf("%s: %w", at, err)}
 	}

@@ -5,11 +5,8 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/csv"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"path/filepath"
 	"strconv"
@@ -46,42 +43,31 @@ func (p *program) predictWithShards(ctx context.Context, o *predictFlags, m *ser
 	schema := m.Record.Schema()
 	schema.Target = m.Target()
 	o.data.record.KeepValue, o.data.record.Unlabeled = true, o.unlabeled
-	path := o.predictions()
-	out, err := p.create(path)
+	out, err := p.create(p.predictions(o))
 	if err != nil {
 		return err
 	}
 	x := shardAnswers{model: m, keyed: o.key != "", refuse: o.unknown == "refuse"}
-	if path != "" {
-		x.out = out
-	}
-	if extension := filepath.Ext(o.out); extension == ".jsonl" || extension == ".ndjson" {
-		x.lines = json.NewEncoder(out)
-	} else if o.out == "" && path != "" {
-		x.rows = csv.NewWriter(out)
-		err = x.rows.Write(answerColumns(loss.IsRegression(m.Loss)))
-	}
+	x.write, err = newAnswers(out, o.out, m, nil, schema, &o.data, o.explain)
 	err = errors.Join(err, o.data.eachPlaced(ctx, o.data.paths, schema, func(in *packedBatch, i int, place func() string) error {
 		if o.maxEvents > 0 && x.measures.Examples == o.maxEvents {
 			return errEnough
 		}
 		return x.add(ctx, &in.Examples[i], in.Schema, place)
 	}))
-	if err = errors.Join(err, flushed(x.rows), out.Close()); err != nil {
+	if err = errors.Join(err, flushed(x.write.csv), out.Close()); err != nil {
 		return err
 	}
 	x.finish(o.data.tally.refused)
-	return p.result(o.json, x.measures)
+	return p.result(x.measures)
 }
 
 // shardAnswers writes and measures the answers of a set of shards.
 type shardAnswers struct {
 	model    *served.Model
-	keyed    bool          // answer with the shard of an example's key
-	refuse   bool          // refuse examples of which no shard has seen a feature
-	out      io.Writer     // nil to write nothing
-	lines    *json.Encoder // nil for rows, or for lines of class and score, or of values
-	rows     *csv.Writer   // nil for a file
+	keyed    bool // answer with the shard of an example's key
+	refuse   bool // refuse examples of which no shard has seen a feature
+	write    *answers
 	sums     measure.Classes
 	squares  float64 // weighted sum of squared errors, for regression
 	measures shardMeasures
@@ -113,16 +99,14 @@ func (x *shardAnswers) add(ctx context.Context, e *event.Example, s *event.Schem
 		x.sums.Add(answer.Class == class, e.Weight, measure.LogLoss(answer.Probabilities[class]), 1)
 	}
 	switch {
-	case x.out == nil:
-		return nil
-	case x.lines != nil:
-		return x.lines.Encode(answer)
-	case x.rows != nil:
-		return x.rows.Write(rowOf(e, &answer, place))
+	case x.write.json != nil:
+		return x.write.json.Encode(answer)
+	case x.write.csv != nil:
+		return x.write.csv.Write(rowOf(e, &answer, place))
 	case answer.Value != nil:
-		_, err = fmt.Fprintln(x.out, *answer.Value)
+		_, err = fmt.Fprintln(x.write.out, *answer.Value)
 	default:
-		_, err = fmt.Fprintln(x.out, printable([]string{answer.Class})[0], answer.Score)
+		_, err = fmt.Fprintln(x.write.out, event.Printable(answer.Class), answer.Score)
 	}
 	return err
 }

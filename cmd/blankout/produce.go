@@ -21,13 +21,9 @@ import (
 
 type produceFlags struct {
 	data        string
-	brokers     string
-	topic       string
 	rate        float64
 	compression string
-	create      bool
 	schema      string
-	json        bool
 }
 
 func (p *program) produce() *cobra.Command {
@@ -46,7 +42,6 @@ Schema (.json). produce registers it as TOPIC-value in the registry of [registry
 			"  blankout produce -d events.jsonl --topic events --rate 1000\n" +
 			"  blankout produce -f blankout.toml -d events.jsonl --schema event.avsc\n" +
 			"  blankout produce -d events.jsonl --topic payments --json",
-		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if o.data == "" {
 				return usageError{errors.New("name a data file with -d (- is standard input)")}
@@ -69,19 +64,19 @@ Schema (.json). produce registers it as TOPIC-value in the registry of [registry
 			if err != nil {
 				return err
 			}
-			return p.produceFile(c.Context(), o.data, l.Record, config, encode, o.json)
+			return p.produceFile(c.Context(), o.data, l.Record, config, encode)
 		},
 	}
 	settings.add(c)
 	f := c.Flags()
 	f.StringVarP(&o.data, "data", "d", "", "`FILE` of records; - is standard input")
-	f.StringVar(&o.brokers, "brokers", "", "`HOST:PORT,…` [kafka.brokers]")
-	f.StringVar(&o.topic, "topic", "", "`TOPIC` [kafka.topics]")
+	f.String("brokers", "", "`HOST:PORT,…` [kafka.brokers]")
+	f.String("topic", "", "`TOPIC` [kafka.topics]")
 	f.StringVar(&o.schema, "schema", "", "encode with the schema in `FILE`: .avsc, .proto or .json")
 	f.Float64Var(&o.rate, "rate", 0, "at most `N` records a second; 0 is no limit")
 	f.StringVar(&o.compression, "compression", "none", "none, gzip, snappy, lz4 or zstd")
-	f.BoolVar(&o.create, "create", false, "create the topic if it is missing")
-	addJSON(c, &o.json)
+	f.Bool("create", false, "create the topic if it is missing")
+	p.addJSON(c)
 	return c
 }
 
@@ -119,7 +114,7 @@ type produceResult struct {
 }
 
 // produceFile writes the records of a file to a topic.
-func (p *program) produceFile(ctx context.Context, name string, recordConfig record.Config, c stream.ProducerConfig, encode func([]byte) ([]byte, error), asJSON bool) (err error) {
+func (p *program) produceFile(ctx context.Context, name string, recordConfig record.Config, c stream.ProducerConfig, encode func([]byte) ([]byte, error)) (err error) {
 	records, err := stream.OpenRecords(name, recordConfig)
 	if err != nil {
 		return err
@@ -162,8 +157,8 @@ func (p *program) produceFile(ctx context.Context, name string, recordConfig rec
 	if err := producer.Flush(ctx); err != nil {
 		return fmt.Errorf("%w (%d records of %s were acknowledged)", err, produced, name)
 	}
-	if asJSON {
-		return p.encode(true, produceResult{c.Topic, produced, time.Since(began).Seconds()})
+	if p.json {
+		return p.encode(produceResult{c.Topic, produced, time.Since(began).Seconds()})
 	}
 	p.note(fmt.Sprintf("produced %s records into topic %q, %s a second", humanize.Comma(int64(produced)), c.Topic,
 		humanize.Comma(int64(float64(produced)/max(time.Since(began).Seconds(), 1e-3)))))

@@ -37,6 +37,7 @@ type program struct {
 	stdout io.Writer
 	stderr io.Writer
 	quiet  bool          // print no progress, only warnings and errors
+	json   bool          // --json of the command
 	level  slog.LevelVar // level of logs
 }
 
@@ -117,7 +118,7 @@ expected loss over missing features, so the model keeps working when features di
 		root.AddCommand(c)
 	}
 	root.AddCommand(p.configCommand(), p.version(), p.completion())
-	completeFlags(root)
+	complete(root)
 	return root
 }
 
@@ -264,28 +265,28 @@ func is[E error](err error) bool {
 	return ok
 }
 
-// result prints the result of a command as text to standard error and, if asJSON is true, as a JSON object to standard
+// result prints the result of a command as text to standard error and, with --json, as a JSON object to standard
 // output. The text omits the lists with a name in hidden.
-func (p *program) result(asJSON bool, result any, hidden ...string) error {
+func (p *program) result(result any, hidden ...string) error {
 	if !p.quiet {
 		if err := printText(p.stderr, result, textRows, hidden...); err != nil {
 			return err
 		}
 	}
-	return p.encode(asJSON, result)
+	return p.encode(result)
 }
 
-// encode writes the result of a command as a JSON object to standard output, if asJSON is true.
-func (p *program) encode(asJSON bool, result any) error {
-	if !asJSON {
+// encode writes the result of a command as a JSON object to standard output, with --json.
+func (p *program) encode(result any) error {
+	if !p.json {
 		return nil
 	}
 	return json.NewEncoder(p.stdout).Encode(result)
 }
 
 // addJSON adds the flag --json.
-func addJSON(c *cobra.Command, to *bool) {
-	c.Flags().BoolVar(to, "json", false, "write the result as one JSON object to standard output")
+func (p *program) addJSON(c *cobra.Command) {
+	c.Flags().BoolVar(&p.json, "json", false, "write the result as one JSON object to standard output")
 }
 
 // isTerminal reports whether a stream is a terminal.

@@ -37,10 +37,6 @@ type runFlags struct {
 	serve     bool // serve HTTP during a run on a file (-d)
 	serveOn   bool // serve HTTP after the end
 	refused   string
-	brokers   string
-	topics    string
-	group     string
-	json      bool
 	answers   bool
 	predict   bool
 	shard     *served.ShardInfo // the shard to learn; nil for all partitions
@@ -106,16 +102,16 @@ follows over HTTP or from snapshots. Without predict.topic it then answers reque
 	f.BoolVar(&o.serve, "serve", false, "with -d: serve the page, metrics and the model while learning")
 	f.BoolVar(&o.serveOn, "keep-serving", false, "as --serve, and continue after the last event until a signal")
 	f.StringVar(&o.refused, "refused", "fail", "if no record was learned, or more than half were refused: fail or skip\nfail saves no last checkpoint and exits with 3")
-	f.StringVar(&o.brokers, "brokers", "", "`HOST:PORT,…` [kafka.brokers]")
-	f.StringVar(&o.topics, "topic", "", "`TOPIC,…` [kafka.topics]")
-	f.StringVar(&o.group, "group", "", "learn shards as a member of group `NAME` [group.name]")
+	f.String("brokers", "", "`HOST:PORT,…` [kafka.brokers]")
+	f.String("topic", "", "`TOPIC,…` [kafka.topics]")
+	f.String("group", "", "learn shards as a member of group `NAME` [group.name]")
 	for _, l := range settingFlags {
 		first, more, _ := strings.Cut(l.usage, "\n")
 		f.String(l.name, "", strings.TrimSuffix(first+" ["+l.key+"]\n"+more, "\n"))
 	}
 	f.BoolVar(&o.predict, "predict-only", false, "do not learn: score predict.topic with the model of predict.model")
 	f.BoolVar(&o.answers, "answers", false, "with -d: write the prediction of each event before learning it, a line each")
-	addJSON(c, &o.json)
+	p.addJSON(c)
 	return c
 }
 
@@ -175,7 +171,7 @@ func (p *program) learn(c *cobra.Command, o runFlags, settings *configFlags) err
 	if (o.serve || o.serveOn) && l.HTTP.Address == "" {
 		return usageError{errors.New("--serve and --keep-serving need http.address")}
 	}
-	if o.answers && (o.data == "" || o.json || joins(&l.Config, o)) {
+	if o.answers && (o.data == "" || p.json || joins(&l.Config, o)) {
 		return usageError{errors.New("--answers needs -d, and excludes --json and delayed labels")}
 	}
 	screen := p.newScreen(10 * time.Second)
@@ -225,7 +221,7 @@ func (p *program) learn(c *cobra.Command, o runFlags, settings *configFlags) err
 		stopped = append(stopped, "warnings", status.Warnings)
 	}
 	log.Info("stopped", stopped...)
-	return p.encode(o.json, summary(status, s.runner.Offsets))
+	return p.encode(summary(status, s.runner.Offsets))
 }
 
 // advised adds advice to the error of a run that learned almost no events.

@@ -37,9 +37,9 @@ type sample struct {
 	schema                    *event.Schema
 	fields                    sampled
 	records, labeled, refused int
-	first                     string // reason why the first rejected record was rejected
-	counts                    []int  // number of events by class
-	separator                 string // separator of a CSV file, as detected
+	first                     string      // reason why the first rejected record was rejected
+	counts                    map[int]int // number of events by class
+	separator                 string      // separator of a CSV file, as detected
 	written                   []notation.Found
 }
 
@@ -47,7 +47,7 @@ type sample struct {
 // beyond the limit of a learner.
 func readSample(ctx context.Context, in stream.Input) (_ *sample, err error) {
 	in.Record.MaxClasses = max(in.Record.MaxClasses, maxClasses)
-	out := &sample{schema: in.Record.Schema(), fields: sampled{}}
+	out := &sample{schema: in.Record.Schema(), fields: sampled{}, counts: map[int]int{}}
 	file, err := in.Open(ctx, out.schema, nil)
 	if err != nil {
 		return nil, err
@@ -73,18 +73,12 @@ func readSample(ctx context.Context, in stream.Input) (_ *sample, err error) {
 			}
 			if e.Label != event.Unlabeled {
 				out.labeled++
-				for len(out.counts) <= e.Label {
-					out.counts = append(out.counts, 0)
-				}
 				out.counts[e.Label]++
 			}
 			out.time = cmp.Or(out.time, e.Time)
 			values += e.Features.Len()
 			out.fields.add(e, out.schema, out.records)
 		}
-	}
-	for len(out.counts) < len(out.schema.Classes) { // add configured classes that had no label so far
-		out.counts = append(out.counts, 0)
 	}
 	out.written = notation.Find(out.schema)
 	return out, nil
@@ -151,8 +145,10 @@ func (p *program) checkSample(ctx context.Context, c record.Config, path string)
 		result.Warnings = append(result.Warnings, text)
 	}
 	result.Warnings = append(result.Warnings, s.schema.LabelSpellings()...)
-	if only := slices.IndexFunc(s.counts, func(n int) bool { return n > 0 }); len(s.schema.Classes) > 0 && s.labeled > 1 && s.counts[only] == s.labeled {
-		result.Warnings = append(result.Warnings, fmt.Sprintf("every label of %s is %q: at least two classes are needed", plural(s.labeled, "record"), s.schema.Classes[only]))
+	for k, name := range s.schema.Classes {
+		if s.labeled > 1 && s.counts[k] == s.labeled {
+			result.Warnings = append(result.Warnings, fmt.Sprintf("every label of %s is %q: at least two classes are needed", plural(s.labeled, "record"), name))
+		}
 	}
 	for _, f := range s.written {
 		result.Warnings = append(result.Warnings, f.String())

@@ -157,16 +157,10 @@ func (l *learning) look(s *run.Status) []any {
 			out = append(out, x.name, rounded)
 		}
 	}
-	lag := int64(-1) // unknown
-	for _, partition := range s.Partitions {
-		if n := partition.Lag(); n >= 0 {
-			lag = max(lag, 0) + n
-		}
-	}
-	if lag >= 0 {
+	if lag := run.Lag(s.Partitions); lag >= 0 {
 		out = append(out, "lag", lag)
 	}
-	passed := passedOver(s.RefusedBy)
+	passed := s.Passed()
 	if out = append(out, "refused", s.Refused-passed); passed > 0 { // tombstones and repeated events
 		out = append(out, "passed_over", passed)
 	}
@@ -202,16 +196,6 @@ func progressText(state []any) string {
 		parts = append(parts, fmt.Sprintf(form, numberText(json.Number(value))))
 	}
 	return strings.Join(parts, "  ")
-}
-
-// passedOver returns the number of records that are not events, or are repeated.
-func passedOver(by map[event.Reason]uint64) (n uint64) {
-	for reason, count := range by {
-		if !reason.Faulty() {
-			n += count
-		}
-	}
-	return n
 }
 
 // plural formats a count with a noun whose plural is regular.

@@ -4,7 +4,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -43,13 +42,19 @@ on a free port, which it prints.`,
 			return nil
 		},
 		RunE: func(c *cobra.Command, _ []string) error {
-			shown, err := onDisk(model, reports)
+			on, err := onDisk(model, reports)
 			if err != nil {
 				return err
 			}
+			on.OnDisk = true
 			config := serve.DefaultConfig()
 			config.Address, config.Name = cmp.Or(address, os.Getenv("BLANKOUT_HTTP_ADDRESS"), "127.0.0.1:0"), filepath.Base(model)
-			return p.showUntil(c.Context(), config, shown)
+			var shown service
+			if err := shown.startServer(config, on, p.logger(p.newScreen(0))); err != nil {
+				return err
+			}
+			<-c.Context().Done()
+			return shown.Close()
 		},
 	}
 	c.Flags().StringVarP(&model, "model", "m", "", "`PATH` of what is shown, in place of the argument")
@@ -61,6 +66,8 @@ on a free port, which it prints.`,
 // onDisk returns the Service for a path. The argument reports is the directory of validation reports; "" means the
 // default directory of run.
 func onDisk(path, reports string) (s serve.Service, err error) {
+	status := &run.Status{NotReady: "on disk"}
+	s.Status = func() *run.Status { return status }
 	if filepath.Ext(path) == ".json" {
 		data, err := os.ReadFile(path)
 		if err != nil {
@@ -73,7 +80,6 @@ func onDisk(path, reports string) (s serve.Service, err error) {
 		if s.Reports, _, err = serve.OpenReports("", 1); err != nil {
 			return s, err
 		}
-		s.Status = func() *run.Status { return &run.Status{NotReady: "on disk"} }
 		return s, s.Reports.Add(v)
 	}
 	if len(served.ShardDirectories(path)) > 0 {
@@ -81,9 +87,8 @@ func onDisk(path, reports string) (s serve.Service, err error) {
 		if err != nil {
 			return s, err
 		}
-		status := &run.Status{NotReady: "on disk"}
 		status.Learner.Events, status.Learner.Level = set.Events, set.Noise
-		s.Model, s.Status = func() *served.Model { return set }, func() *run.Status { return status }
+		s.Model = func() *served.Model { return set }
 		s.Reports, _, err = serve.OpenReports(reports, 1000)
 		return s, err
 	}
@@ -96,7 +101,6 @@ func onDisk(path, reports string) (s serve.Service, err error) {
 		model.At = info.ModTime()
 	}
 	s.Model = func() *served.Model { return model }
-	status := &run.Status{NotReady: "on disk"}
 	status.Learner.Events, status.Learner.Level = model.Events, model.Noise
 	if _, err := event.FindBlock(opened.Blocks, "learner"); err == nil {
 		if status, err = statusOnDisk(opened.Blocks, model.Offsets); err != nil {
@@ -110,7 +114,6 @@ func onDisk(path, reports string) (s serve.Service, err error) {
 		events := sample.Events()
 		s.Recent = func() []event.Example { return events }
 	}
-	s.Status = func() *run.Status { return status }
 	if reports == "" {
 		for _, dir := range []string{filepath.Join(filepath.Dir(file), "reports"), filepath.Join(filepath.Dir(file), "..", "reports")} {
 			if info, err := os.Stat(dir); err == nil && info.IsDir() {
@@ -143,15 +146,4 @@ func statusOnDisk(blocks []event.Block, offsets event.Offsets) (*run.Status, err
 		s.Partitions = append(s.Partitions, run.PartitionStatus{Position: p, HighWater: -1})
 	}
 	return s, nil
-}
-
-// showUntil serves s until ctx ends.
-func (p *program) showUntil(ctx context.Context, c serve.Config, s serve.Service) error {
-	var shown service
-	s.OnDisk = true
-	if err := shown.startServer(c, s, p.logger(p.newScreen(0))); err != nil {
-		return err
-	}
-	<-ctx.Done()
-	return shown.Close()
 }

@@ -35,10 +35,10 @@ import (
 
 // newRunner returns a Runner with its checkpoints in store. The first learner has the settings of [learner]. All
 // learners continue from the checkpoint named from, or from the newest checkpoint if from is "". If there is no
-// checkpoint, the learners start empty. The caller adds the Source. The argument join opens the events that wait for
-// delayed labels; nil means that labels are not delayed. shard is nil for a learner of all partitions.
-func newRunner(learners []challenger, v validate.Config, join *joining, shard *served.ShardInfo, store *checkpoint.Store, reset bool, from string, log *slog.Logger) (*run.Runner, error) {
-	r := &run.Runner{
+// checkpoint, the learners start empty. The caller adds the Source. The argument settings is added to the fingerprints of
+// the learners. The result waiting has the events that wait for delayed labels.
+func newRunner(learners []challenger, v validate.Config, settings map[string]string, store *checkpoint.Store, reset bool, from string, log *slog.Logger) (r *run.Runner, waiting labels.State, err error) {
+	r = &run.Runner{
 		Config: run.DefaultConfig(),
 		Save: func(blocks iter.Seq[event.Block]) (string, int64, error) {
 			saved, err := store.Save(checkpoint.Linear, blocks)
@@ -56,16 +56,9 @@ func newRunner(learners []challenger, v validate.Config, join *joining, shard *s
 		x := &learners[i]
 		x.config.Positive = x.record.PositiveName()
 		x.fingerprint = config.Fingerprint(x.config, x.record, v)
-		if join != nil {
-			maps.Copy(x.fingerprint, join.settings)
-		}
-		if shard != nil {
-			maps.Copy(x.fingerprint, shard.Settings())
-		}
+		maps.Copy(x.fingerprint, settings)
 	}
 	var file *checkpoint.File
-	var waiting labels.State
-	var err error
 	switch {
 	case reset:
 		err = checkpoint.ErrNone
@@ -80,21 +73,21 @@ func newRunner(learners []challenger, v validate.Config, join *joining, shard *s
 	}
 	switch {
 	case errors.Is(err, checkpoint.ErrNone):
-		if err = beginLearners(r, learners); err != nil {
-			return nil, usageError{err}
+		if err = openLearners(r, learners, nil, log); err != nil {
+			return nil, waiting, usageError{err}
 		}
 		log.Info("starting without a checkpoint", "directory", store.Dir())
 	case err != nil:
-		return nil, err
+		return nil, waiting, err
 	default:
-		if err = resumeLearners(r, learners, file.Blocks, log); err != nil {
+		if err = openLearners(r, learners, file.Blocks, log); err != nil {
 			if is[*online.MismatchError](err) {
-				return nil, usageError{fmt.Errorf("%s: %w", file.Name, err)}
+				return nil, waiting, usageError{fmt.Errorf("%s: %w", file.Name, err)}
 			}
-			return nil, refusedError{fmt.Errorf("%s: %w", file.Name, err)}
+			return nil, waiting, refusedError{fmt.Errorf("%s: %w", file.Name, err)}
 		}
 		if waiting, _, err = labels.ReadState(file.Blocks); err != nil {
-			return nil, refusedError{fmt.Errorf("%s: %w", file.Name, err)}
+			return nil, waiting, refusedError{fmt.Errorf("%s: %w", file.Name, err)}
 		}
 		if info, err := os.Stat(filepath.Join(store.Dir(), file.Name)); err == nil { // checkpoints in an object store have no such file
 			r.Saved = run.SaveStatus{Name: file.Name, Bytes: info.Size(), At: info.ModTime()}
@@ -107,10 +100,7 @@ func newRunner(learners []challenger, v validate.Config, join *joining, shard *s
 			online.TakeMoreClasses(s)
 		}
 	}
-	if join != nil {
-		r.Labels, err = join.open(waiting)
-	}
-	return r, err
+	return r, waiting, nil
 }
 
 // keptReports is the number of stored validation reports.
@@ -169,11 +159,8 @@ func openService(ctx context.Context, c *config.Config, o runFlags, log *slog.Lo
 	}
 	var asked atomic.Pointer[record.Config]
 	asked.Store(new(askedAs(c.Record, o.data)))
-	askedOf := s.askedOf(&asked)
-	model := serve.Latest(s.runner.Published, askedOf)
-	if s.runner.Challengers != nil {
-		s.learner = serve.Named(s.runner.Published, askedOf)
-	}
+	s.learner = serve.Newest(s.runner.Published, asked.Load, s.ownColumns)
+	model := func() *served.Model { return s.learner("") }
 	predictor := newPredictor(c, learned(model), log)
 	var consuming atomic.Pointer[consumers]
 	var places atomic.Pointer[serve.Snapshots]
@@ -285,7 +272,7 @@ func history(c *config.Config) string {
 
 // openRunner creates the runner and restores it from the newest checkpoint.
 func (s *service) openRunner(c *config.Config, o runFlags, store *checkpoint.Store, log *slog.Logger) error {
-	var join *joining
+	settings := map[string]string{}
 	if joins(c, o) && len(c.Challengers) > 0 {
 		return usageError{errors.New("[[challenger]]: not supported with delayed labels: remove the challengers, or join the labels before learning")}
 	}
@@ -293,32 +280,34 @@ func (s *service) openRunner(c *config.Config, o runFlags, store *checkpoint.Sto
 		if err := checkJoin(c, o); err != nil {
 			return err
 		}
-		join = &joining{c.Labels.Settings(), func(from labels.State) (*labels.Join, error) { return s.openJoin(c, o, from, log) }}
+		maps.Copy(settings, c.Labels.Settings())
+	}
+	if o.shard != nil {
+		maps.Copy(settings, o.shard.Settings())
 	}
 	records := c.Record // a checkpoint replaces this seed with its own
 	if o.data == "" && records.Seed == 0 {
 		records.Seed = rand.Uint64() // math/rand/v2 takes its seed from the system
 	}
 	learners := competing(c, records, o.data)
-	r, err := newRunner(learners, c.Validate.Config, join, o.shard, store, o.reset, o.from, log)
+	r, waiting, err := newRunner(learners, c.Validate.Config, settings, store, o.reset, o.from, log)
+	if err == nil && joins(c, o) {
+		r.Labels, err = s.openJoin(c, o, waiting, log)
+	}
 	if err != nil {
 		return err
 	}
 	s.runner, s.learners = r, learners
-	r.Config.LabelKeep = c.Checkpoint.Keep
 	start, err := store.NextStart()
 	if err != nil {
 		return err
 	}
 	r.FirstVersion = start << 32 // no run publishes 1<<32 versions
-	r.Config.SaveEvents, r.Config.SaveInterval = c.Checkpoint.Events, c.Checkpoint.Interval
-	r.Config.ShutdownTimeout = c.Checkpoint.ShutdownTimeout
-	r.Config.Refused = c.DeadLetter.Policy
-	r.Config.Unnamed = len(c.Record.Classes) == 0
-	r.Config.MaxEvents = o.maxEvents
-	r.Config.Unlabeled = c.Record.Unlabeled || c.Learner.UnlabeledWeight > 0 || len(c.Kafka.UnlabeledTopics) > 0
-	r.Config.Fruitless = o.refused == "skip"
-	r.Config.PublishInterval = c.HTTP.PublishInterval
+	r.Config = run.Config{
+		SaveEvents: c.Checkpoint.Events, SaveInterval: c.Checkpoint.Interval, ShutdownTimeout: c.Checkpoint.ShutdownTimeout, LabelKeep: c.Checkpoint.Keep,
+		Refused: c.DeadLetter.Policy, Fruitless: o.refused == "skip", MaxEvents: o.maxEvents, PublishInterval: c.HTTP.PublishInterval,
+		Unlabeled: c.Record.Unlabeled || c.Learner.UnlabeledWeight > 0 || len(c.Kafka.UnlabeledTopics) > 0, Unnamed: len(c.Record.Classes) == 0,
+	}
 	r.Validator = newValidator(c, o.data, log)
 	r.Validator.Learner = r.Learner.Config() // the configuration after reading the records and the checkpoint
 	if r.Labels != nil {

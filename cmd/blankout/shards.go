@@ -4,11 +4,11 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"math"
 	"path/filepath"
 	"slices"
@@ -39,10 +39,9 @@ type groupMember struct {
 	// looked has the result of models, at most a second old, for the Judges: each call of models makes the learners yield.
 	looked atomic.Pointer[[]*served.Model]
 	// damaged counts the published models of each shard that could not be read.
-	damaged [shards.MaxShards]atomic.Uint64
+	damaged [served.MaxShards]atomic.Uint64
 
 	mu     sync.Mutex
-	own    map[int]*ownShard
 	latest *served.Model // the answer of model
 	made   []*served.Model
 }
@@ -50,7 +49,6 @@ type groupMember struct {
 // ownShard is a shard that this member learns.
 type ownShard struct {
 	*service
-	shard *shards.Shard
 	judge *shards.Judge
 	last  atomic.Pointer[served.Model] // newest model with its ShardInfo
 }
@@ -92,7 +90,7 @@ func (p *program) learnShards(ctx context.Context, o runFlags, c *config.Config)
 		return err
 	}
 	log.Info("stopped", "group", c.Group.Name)
-	return p.encode(o.json, status)
+	return p.encode(status)
 }
 
 // newGroupMember reads what the group has published, and decides the number of shards.
@@ -101,7 +99,7 @@ func newGroupMember(ctx context.Context, c *config.Config, log *slog.Logger) (*g
 	if err != nil {
 		return nil, err
 	}
-	m := &groupMember{config: c, partitions: counts[c.Kafka.Topics[0]], log: log, own: map[int]*ownShard{}}
+	m := &groupMember{config: c, partitions: counts[c.Kafka.Topics[0]], log: log}
 	for _, topic := range c.Labels.Topics {
 		if n := counts[topic]; n != m.partitions {
 			return nil, usageError{fmt.Errorf("labels.topics: topic %s has %d partitions, and %s has %d: a group needs as many, and the same keys in both", topic, n, c.Kafka.Topics[0], m.partitions)}
@@ -245,7 +243,7 @@ func (m *groupMember) learn(ctx context.Context, s *shards.Shard) (err error) {
 		return err
 	}
 	info := served.ShardInfo{Number: s.Number, Shards: m.Shards, Partitions: counts[c.Kafka.Topics[0]], HalfLife: c.Learner.HalfLife, Coverage: c.Learner.Coverage}
-	x := &ownShard{shard: s}
+	var x ownShard
 	if x.service, err = openService(ctx, &c, runFlags{refused: "skip", shard: &info}, log); err != nil {
 		return elsewhere(err)
 	}
@@ -285,21 +283,18 @@ func (m *groupMember) learn(ctx context.Context, s *shards.Shard) (err error) {
 	publishing, stop := context.WithCancel(context.Background())
 	var working sync.WaitGroup
 	saved := len(x.runner.Offsets) > 0 // read before Run changes it
-	working.Go(func() { x.publish(publishing, publisher, c.Snapshot.Interval, saved, log) })
-	m.mu.Lock()
-	m.own[s.Number] = x
-	m.mu.Unlock()
-	s.Runs(x.runner)
+	snapshots := serve.ShardSnapshots(publisher, c.Snapshot.Interval, func() *served.Model {
+		if saved = saved || x.runner.Status().Save.Saved > 0; !saved {
+			return nil // a snapshot shows that there is a checkpoint
+		}
+		return x.model()
+	}, log)
+	working.Go(func() { snapshots.Run(publishing) })
+	s.Runs(&shards.Learning{Runner: x.runner, Model: x.model, Consumers: x.consumers})
 	err = x.runner.Run(ctx)
-	m.mu.Lock()
-	delete(m.own, s.Number)
-	m.mu.Unlock()
 	stop()
 	working.Wait()
-	if closed := publisher.Close(); closed != nil {
-		log.Warn("the last snapshot is not in the topic", "err", closed)
-	}
-	return err
+	return errors.Join(err, snapshots.Close())
 }
 
 // elsewhere returns the error of a shard that another process has as a shards.ErrElsewhere, and other errors unchanged.
@@ -328,36 +323,6 @@ func (m *groupMember) published(ctx context.Context, shard int) (newest *served.
 	return set.Shards()[shard], damaged, nil
 }
 
-// publish writes the newest model of the shard to the topic of snapshots until ctx ends, and then the last one. Nothing is
-// published before a checkpoint exists, so that a snapshot shows that there is one; saved reports whether one exists at
-// the start.
-func (x *ownShard) publish(ctx context.Context, to *kafka.Publisher, interval time.Duration, saved bool, log *slog.Logger) {
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
-	for version := uint64(0); ; {
-		ended := false
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			ended = true
-		}
-		saved = saved || x.runner.Status().Save.Saved > 0
-		m := x.model()
-		if saved && m != nil && m.Version > version {
-			writing, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-			if err := to.Publish(writing, m); err != nil {
-				log.Error("a snapshot could not be published; trying again", "version", m.Version, "err", err)
-			} else {
-				version = m.Version
-			}
-			cancel()
-		}
-		if ended {
-			return
-		}
-	}
-}
-
 // model returns the newest model of the shard, or nil.
 func (x *ownShard) model() *served.Model {
 	p := x.runner.Published()
@@ -381,12 +346,10 @@ func (m *groupMember) models() []*served.Model {
 	if set, _ := m.follower.Model(); set != nil { // the follower logs its errors
 		copy(out, set.Shards())
 	}
-	m.mu.Lock()
-	own := slices.Collect(maps.Values(m.own))
-	m.mu.Unlock()
-	for _, x := range own {
-		if model := x.model(); model != nil {
-			out[x.shard.Number] = model
+	own, _ := m.Own()
+	for _, s := range own {
+		if x := s.Learning(); x != nil {
+			out[s.Number] = cmp.Or(x.Model(), out[s.Number])
 		}
 	}
 	return out
@@ -427,8 +390,8 @@ func (m *groupMember) model() *served.Model {
 func (m *groupMember) validate() {
 	own, _ := m.Own()
 	for _, s := range own {
-		if r := s.Runner(); r != nil {
-			if err := r.Validate(); err != nil {
+		if x := s.Learning(); x != nil {
+			if err := x.Validate(); err != nil {
 				m.log.Warn("no validation", "shard", s.Number, "err", err)
 			}
 		}
@@ -438,11 +401,12 @@ func (m *groupMember) validate() {
 // source returns the counters of all consumers.
 func (m *groupMember) source() *stream.ConsumerStats {
 	var all consumers
-	m.mu.Lock()
-	for _, x := range m.own {
-		all = append(all, x.consumers...)
+	own, _ := m.Own()
+	for _, s := range own {
+		if x := s.Learning(); x != nil {
+			all = append(all, x.Consumers...)
+		}
 	}
-	m.mu.Unlock()
 	return all.stats()
 }
 

@@ -37,7 +37,6 @@ type simulateFlags struct {
 	maxEvents  int
 	replay     simulate.Replay
 	out        string
-	json       bool
 }
 
 func (p *program) simulate() *cobra.Command {
@@ -101,7 +100,7 @@ A checkpoint contains its record settings; flags override them, and -f replaces 
 	f.IntVar(&o.maxEvents, "max-events", 0, "take the first `N` events only")
 	f.IntVar(&o.replay.Threads, "threads", runtime.GOMAXPROCS(0), "at most `N` threads; the result does not depend on it")
 	f.StringVarP(&o.out, "output", "o", "", "write tables and figures into `DIR`")
-	addJSON(c, &o.json)
+	p.addJSON(c)
 	nightmares := []string{"random:0..0.9/0.1", "groups:0..0.9/0.1", "worst:0,1,2,5,10,20", "group:*", "burst:", "block:", "drift:", "stuck:", "noise:"}
 	_ = c.RegisterFlagCompletionFunc("nightmare", cobra.FixedCompletions(nightmares, cobra.ShellCompDirectiveNoSpace|cobra.ShellCompDirectiveNoFileComp))
 	_ = c.MarkFlagDirname("output")
@@ -203,7 +202,7 @@ func (p *program) runSimulate(ctx context.Context, o *simulateFlags) error {
 			fmt.Fprintf(p.stderr, "\nwritten: %s\n", strings.Join(files, " "))
 		}
 	}
-	return p.encode(o.json, struct {
+	return p.encode(struct {
 		*simulate.Result
 		SilentLoss *simulate.SilentLoss `json:"silent_loss,omitempty"`
 		Files      []string             `json:"files"`

@@ -21,7 +21,6 @@ describes the frames for other languages.
 
 It reads no configuration: each request that creates a learner contains its settings.`,
 		Example: "  blankout stdio",
-		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if isTerminal(p.stdin) {
 				return usageError{errors.New("standard input is a terminal: connect a program that writes requests, see docs/http.md")}

@@ -38,7 +38,6 @@ type trainFlags struct {
 	scaler    string
 	// standardize is the standardization mode of an exact solver.
 	standardize string
-	json        bool
 	missing     float64
 	influences  string
 	places      []place // origins of the examples, for influences
@@ -120,7 +119,7 @@ computes the objective and the training error. --noise and --standardize default
 	f.IntVar(&o.covariance, "covariance-max-fields", 0, "let the model impute the first `N` numeric columns from the others\n256 is a good bound and the default of --solver online; 0 disables imputation")
 	f.StringVar(&o.influences, "influences", "", "with t-logistic: write every example's influence to `FILE`\na small influence indicates a wrong label")
 	o.kernel.add(f)
-	addJSON(c, &o.json)
+	p.addJSON(c)
 	f.Lookup("set").Usage += "\nwith --solver online also of [learner], as in --set learner.threshold=0.3"
 	return c
 }
@@ -285,7 +284,7 @@ func (p *program) runTrain(ctx context.Context, o *trainFlags) error {
 	if err := p.printTrained(screen, &r, suspects, d); err != nil {
 		return err
 	}
-	return p.encode(o.json, r)
+	return p.encode(r)
 }
 
 // printTrained prints the result of training, with warnings.
@@ -392,12 +391,7 @@ func largestClass(d *batch.Data) (name string, percent float64) {
 			total += d.Weight(i)
 		}
 	}
-	best := 0
-	for k, w := range weight {
-		if w > weight[best] {
-			best = k
-		}
-	}
+	best := slices.Index(weight, slices.Max(weight))
 	return d.Schema.Classes[best], 100 * (1 - weight[best]/total)
 }
 

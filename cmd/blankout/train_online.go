@@ -139,7 +139,7 @@ func (p *program) trainOnline(ctx context.Context, o *trainFlags) (err error) {
 	}
 	learner, trained, err := p.passOnline(ctx, o, classes, unnamed, screen)
 	var refused *run.RefusedError
-	strange := errors.As(err, &refused) && refused.Refusal.Reason == event.ReasonLabel || err == nil && trained.Refused[event.ReasonLabel] > 0
+	strange := errors.As(err, &refused) && refused.Refusal.Reason == event.ReasonLabel || err == nil && trained.RefusedBy[event.ReasonLabel] > 0
 	if strange && unnamed && !slices.Contains(o.data.paths, "-") {
 		// A class of the data does not occur in the first examples, so look for classes in all examples.
 		if classes, err = o.findClasses(ctx, math.MaxInt); err != nil {
@@ -153,7 +153,7 @@ func (p *program) trainOnline(ctx context.Context, o *trainFlags) (err error) {
 	if err != nil {
 		return err
 	}
-	if trained.Learned+trained.Unlabeled == 0 && len(trained.Refused) == 0 && o.data.refused == "fail" {
+	if trained.Learned+trained.Unlabeled == 0 && trained.Refused == 0 && o.data.refused == "fail" {
 		return errNoRecord(o.data.paths)
 	}
 	if trained.Learned+trained.Unlabeled == 0 {
@@ -163,20 +163,18 @@ func (p *program) trainOnline(ctx context.Context, o *trainFlags) (err error) {
 		return err
 	}
 	m := learner.Report()
-	r := onlineResult{Level: loss.LevelOf(trained.Noise), Noise: trained.Noise.String(), Unlabeled: trained.Unlabeled, RefusedBy: trained.Refused, Progressive: m.Summary(), Warnings: append([]health.Warning{}, trained.Warnings...)}
+	r := onlineResult{Level: loss.LevelOf(m.Noise), Noise: m.Noise.String(), Unlabeled: trained.Unlabeled, RefusedBy: trained.RefusedBy, Progressive: m.Summary(), Warnings: append([]health.Warning{}, trained.Warnings...)}
 	r.trainResult = trainResult{Objective: measure.Defined(o.online.scale * trained.Objective), Tol: o.config.Tol, Seconds: time.Since(begin).Seconds(),
-		Iterations: trained.Passes, Passes: trained.Passes, Examples: int(trained.Learned + trained.Unlabeled),
+		Iterations: o.online.passes, Passes: o.online.passes, Examples: int(trained.Learned + trained.Unlabeled),
 		Features: m.Features, Classes: len(learner.Schema().Classes)}
 	r.TrainError, r.NumbersReport, r.Counts = measure.Defined(100*trained.Error), trained.Numbers, o.data.join.counts
-	r.BaselineReport = trained.Baselines.Report(trained.ProgressiveNumbers != nil)
-	if n := trained.ProgressiveNumbers; n != nil {
+	r.BaselineReport = trained.Learner.Baselines.Report(trained.Learner.Numbers != nil)
+	if n := trained.Learner.Numbers; n != nil {
 		first := n.Report()
 		r.ProgressiveMAE, r.ProgressiveRMSE = first.MAE, first.RMSE
 	}
-	for _, n := range trained.Refused {
-		r.Refused += int(n)
-	}
-	r.ProgressiveError, r.ProgressiveLogLoss = measure.Defined(100*trained.Progressive.Error()), measure.Defined(trained.Progressive.MeanLogLoss())
+	first := &trained.Learner.Total
+	r.Refused, r.ProgressiveError, r.ProgressiveLogLoss = int(trained.Refused), measure.Defined(100*first.Error()), measure.Defined(first.MeanLogLoss())
 	if o.model != "" {
 		if err := o.data.write(o.model, learner.Model().CompactFile()); err != nil {
 			return err
@@ -187,7 +185,7 @@ func (p *program) trainOnline(ctx context.Context, o *trainFlags) (err error) {
 	}
 	p.warnOfClasses(r.Classes, o.online.config)
 	screen.done("trained")
-	return p.result(o.json, r, "reliability", "warnings", "by_missing")
+	return p.result(r, "reliability", "warnings", "by_missing")
 }
 
 // checkOnline creates the learner's configuration from the flags of train. It returns the first error in the flags.
@@ -301,7 +299,7 @@ func (p *program) passOnline(ctx context.Context, o *trainFlags, classes []strin
 	t := &run.Training{
 		Learner: learner, Schema: schema, Unnamed: unnamed && slices.Contains(o.data.paths, "-"), Passes: o.online.passes, Memory: 1 << 30, Refused: run.Policy(o.data.refused),
 		Fingerprint: config.Fingerprint(learner.Config(), data.record, validate.Config{}),
-		Threads:     o.config.Threads, Evaluate: o.json || o.online.passes > 1 && !p.quiet,
+		Threads:     o.config.Threads, Evaluate: p.json || o.online.passes > 1 && !p.quiet,
 		Open: func() (event.Source, error) {
 			all := data.source(schema, data.paths...)
 			if len(o.unlabeled) == 0 {

@@ -33,12 +33,9 @@ type validateFlags struct {
 	model   string
 	data    string
 	labels  string
-	brokers string
-	topics  string
 	missing string
 	bound   string
 	output  string
-	json    bool
 }
 
 func (p *program) validate() *cobra.Command {
@@ -60,7 +57,6 @@ with -d, and a file of delayed labels with --labels.`,
 			"  blankout validate -m checkpoints -f blankout.toml -d events.jsonl --set validate.holdout=0 -o exact.blankout\n" +
 			"  blankout validate -m checkpoints -d events.jsonl --missing-policy none\n" +
 			"  blankout validate -m checkpoints -d events.jsonl --labels labels.jsonl",
-		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			policy, err := model.ParseMissingPolicy(o.missing)
 			if err != nil {
@@ -100,9 +96,9 @@ with -d, and a file of delayed labels with --labels.`,
 	addMissingFlag(c, &o.missing)
 	f.StringVar(&o.bound, "bound", "", "`exact`: expectation over all dropout masks, instead of the learner's bound")
 	f.StringVarP(&o.output, "output", "o", "", "write the exact solution as a model to `FILE`")
-	f.StringVar(&o.brokers, "brokers", "", "`HOST:PORT,…` [kafka.brokers]")
-	f.StringVar(&o.topics, "topic", "", "`TOPIC,…` [kafka.topics]")
-	addJSON(c, &o.json)
+	f.String("brokers", "", "`HOST:PORT,…` [kafka.brokers]")
+	f.String("topic", "", "`TOPIC,…` [kafka.topics]")
+	p.addJSON(c)
 	return c
 }
 
@@ -282,7 +278,7 @@ func (p *program) runValidate(ctx context.Context, c *config.Config, o *validate
 	if !r.Converged {
 		p.warn(fmt.Sprintf("the tolerance %g was not reached, see the certificate", c.Validate.Tol))
 	}
-	return p.encode(o.json, r)
+	return p.encode(r)
 }
 
 // watched is a source that calls a function with the number of examples of each batch.

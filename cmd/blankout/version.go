@@ -4,7 +4,6 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -51,22 +50,20 @@ func versionLine() string {
 }
 
 func (p *program) version() *cobra.Command {
-	var asJSON bool
 	c := &cobra.Command{
 		Use:     "version",
 		Short:   "Print the version",
 		Example: "  blankout version\n  blankout version --json",
-		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			version, revision := buildVersion()
-			if asJSON {
-				return json.NewEncoder(p.stdout).Encode(map[string]string{
+			if p.json {
+				return p.encode(map[string]string{
 					"version": version, "revision": revision, "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH})
 			}
 			_, err := fmt.Fprintln(p.stdout, versionLine())
 			return err
 		},
 	}
-	addJSON(c, &asJSON)
+	p.addJSON(c)
 	return c
 }

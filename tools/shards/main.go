@@ -248,7 +248,7 @@ func (x *shard) answer(ctx context.Context, out *result, r keyed, offset int64, 
 	told := x.Predict(e)
 	p := told.Alone()
 	classes := x.Schema().Classes
-	own := served.Opinion{Classes: classes, Chances: p.Decision.Probabilities(p.Scores, make([]float64, max(2, len(p.Scores)))), Events: float64(p.Learned), Known: true}
+	own := served.Opinion{Mixed: served.Mixed{Classes: classes, Chances: p.Decision.Probabilities(p.Scores, make([]float64, max(2, len(p.Scores))))}, Events: float64(p.Learned), Known: true}
 	own.Classes = own.Classes[:min(len(own.Classes), len(own.Chances))]
 	opinions := []served.Opinion{own}
 	for j, m := range models {

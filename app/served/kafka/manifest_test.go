@@ -46,7 +46,7 @@ func (c *contents) read(text string, limit int64) (*served.Model, error) {
 		return nil, err
 	}
 	config := svmlight()
-	return c.assemble(&config, limit)
+	return c.assemble(served.Options{Record: &config, MaxBytes: limit})
 }
 
 // TestManifestBomb checks that a manifest that names a piece very often is rejected, so that the assembled size is

@@ -159,36 +159,30 @@ func (c *contents) add(r record.Record, key string, keep bool) error {
 	return nil
 }
 
-// assemble builds the newest model. It fails if the model exceeds limit bytes, because a manifest can repeat a piece
-// many times.
-func (c *contents) assemble(recordConfig *record.Config, limit int64) (*served.Model, error) {
+// assemble builds the newest model. It fails if the model exceeds MaxBytes, because a manifest can repeat a piece many
+// times.
+func (c *contents) assemble(o served.Options) (*served.Model, error) {
+	limit := o.MaxBytes
 	f := &checkpoint.File{Kind: c.manifest.Kind}
 	prefix := c.manifest.Prefix
 	for _, b := range c.manifest.Blocks {
+		var data []byte
 		for _, hash := range b.Pieces {
-			if limit -= int64(len(c.pieces[prefix+hash])); limit < 0 {
+			piece, ok := c.pieces[prefix+hash]
+			if limit -= int64(len(piece)); limit < 0 {
 				return nil, fmt.Errorf("%w: version %d: the manifest makes more of the pieces than a model may have bytes", checkpoint.ErrDamaged, c.manifest.Version)
 			}
-		}
-		var data []byte
-		if len(b.Pieces) == 1 {
-			data = c.pieces[prefix+b.Pieces[0]]
-		} else {
-			for _, hash := range b.Pieces {
-				data = append(data, c.pieces[prefix+hash]...)
-			}
-		}
-		for _, hash := range b.Pieces {
-			if _, ok := c.pieces[prefix+hash]; !ok {
+			if !ok {
 				return nil, fmt.Errorf("version %d: block %s: piece %s is missing", c.manifest.Version, b.Name, hash)
 			}
+			data = append(data, piece...)
 		}
 		if len(data) != b.Bytes {
 			return nil, fmt.Errorf("%w: version %d: block %s has %d bytes, the manifest says %d", checkpoint.ErrDamaged, c.manifest.Version, b.Name, len(data), b.Bytes)
 		}
 		f.Blocks = append(f.Blocks, event.Block{Name: b.Name, Data: data})
 	}
-	return served.FromFile(f, recordConfig)
+	return o.FromFile(f)
 }
 
 // readTopicConfig returns the settings for reading a snapshot topic from its beginning.
@@ -373,7 +367,7 @@ func (s *topicSource) assemble() (*served.Model, error) {
 		if at, ok := s.returned[shard]; c.manifest == nil || ok && at == c.offset {
 			continue
 		}
-		m, err := c.assemble(s.options.Record, s.options.MaxBytes)
+		m, err := c.assemble(s.options)
 		if err == nil && shard != "" && (m.Shard == nil || event.ShardName(m.Shard.Number) != shard) {
 			err = fmt.Errorf("%w: %s has a model that is not of this shard", checkpoint.ErrDamaged, shard)
 		}

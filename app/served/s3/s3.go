@@ -208,7 +208,7 @@ func (s *source) Look(ctx context.Context) (*served.Model, error) {
 	if data == nil {
 		return nil, nil
 	}
-	m, err := served.DecodeAs(data, s.options.Record)
+	m, err := served.Options{Record: s.options.Record}.Decode(data)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", at, err)
 	}
@@ -218,6 +218,7 @@ func (s *source) Look(ctx context.Context) (*served.Model, error) {
 			s.options.Log.Warn("the model could not be kept for a start without the store", "file", s.cache, "err", err)
 		}
 	}
+	m.ForceMissing(s.options.Missing) // not that of the file
 	return m, nil
 }
 
@@ -231,7 +232,7 @@ func (s *source) fallBack(ctx context.Context, err error) (*served.Model, error)
 	if err2 != nil {
 		return nil, err // nothing is cached yet; return the store's error
 	}
-	m, err2 := served.DecodeAs(data, s.options.Record)
+	m, err2 := s.options.Decode(data)
 	if err2 != nil {
 		return nil, errors.Join(err, fmt.Errorf("%s: %w", s.cache, err2))
 	}
