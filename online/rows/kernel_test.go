@@ -12,14 +12,16 @@ import (
 const eps = 1e-8
 
 // TestKernels checks that the fast loops return the same bits as the slow ones.
-func TestKernels(t *testing.T) {
-	testKernels(t)
-	if hasAVX512 {
-		hasAVX512 = false
-		defer func() { hasAVX512 = true }()
-		testKernels(t)
-	}
-	withoutAVX2(func() { testKernels(t) })
+func TestKernels(t *testing.T) { withEachVector(func() { testKernels(t) }) }
+
+// withEachVector calls f with the longest vectors, with shorter ones, and without vectors.
+func withEachVector(f func()) {
+	f()
+	was := hasAVX512
+	hasAVX512 = false
+	defer func() { hasAVX512 = was }()
+	f()
+	withoutAVX2(f)
 }
 
 func testKernels(t *testing.T) {
@@ -95,15 +97,7 @@ func slowKappa(rows [][]float64, at, n int, x, basis, ridge, df, shrink, kappa [
 
 // TestKappa checks that AdagradKappa gives the same bits as slowKappa, AdagradStep with unusual numbers the same as the
 // slow loop, and Fused the same as both. The rows are adjacent in memory, and the memory between and around the rows must not change.
-func TestKappa(t *testing.T) {
-	testKappa(t)
-	if hasAVX512 {
-		hasAVX512 = false
-		defer func() { hasAVX512 = true }()
-		testKappa(t)
-	}
-	withoutAVX2(func() { testKappa(t) })
-}
+func TestKappa(t *testing.T) { withEachVector(func() { testKappa(t) }) }
 
 func testKappa(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
