@@ -321,7 +321,7 @@ func (in *intake) example(b *event.Batch, i int) *online.Prediction {
 	default:
 		in.counts.Learned++
 		in.keep(b, e)
-		in.recent.offer(e)
+		in.remember(e)
 	}
 	in.latest = in.Learner.Learn(e, nil)
 	p := &in.latest
@@ -339,6 +339,13 @@ func (in *intake) predicted(e *event.Example, p *online.Prediction) error {
 		return nil
 	}
 	return in.Answer(e, p)
+}
+
+// remember offers an event to the events that readers ask for.
+func (in *intake) remember(e *event.Example) {
+	if !in.unread {
+		in.recent.offer(e)
+	}
 }
 
 // keep offers an event to the samples that validation uses.
@@ -370,7 +377,7 @@ func (in *intake) holdOut(e *event.Example) *online.Prediction {
 	if e.Label == event.Unlabeled || !e.Usable() {
 		return &p
 	}
-	in.recent.offer(e)
+	in.remember(e)
 	switch {
 	case in.Learner.Schema().Target == loss.Sign:
 		p.Measure(e, &in.counts.Holdout)

@@ -88,7 +88,7 @@ func (in *intake) learnWaited(b *event.Batch, w *labels.Waited) error {
 		return nil
 	}
 	in.counts.Learned++
-	in.recent.offer(w.Example)
+	in.remember(w.Example)
 	var fresh measure.Classes
 	p := in.Learner.Learn(w.Example, &prior)
 	p.Measure(w.Example, &fresh)
