@@ -532,22 +532,31 @@ func (d *core) finish(r *Record, e *event.Example) bool {
 		return true
 	}
 	index, value, field := slices.Grow(e.Features.Index[:0], n)[:n], slices.Grow(e.Features.Value[:0], n)[:n], slices.Grow(e.Field[:0], n)[:n]
-	to := -1
+	to, fits := gather(d.sorted, d.entries, index, value, field)
+	if !fits {
+		return d.refuse(r, e, event.ReasonOutOfRange, "the features that meet in column %d sum to %g", index[to-1], value[to-1])
+	}
+	e.Features.Index, e.Features.Value, e.Field = index[:to], value[:to], field[:to]
+	return d.counts(r, e)
+}
+
+// gather writes the features of sorted entries to index, value and field, and adds up those of one column. to is the number
+// of features. fits is false if the last one is a sum that is too large.
+func gather(sorted []uint64, entries []entry, index []uint32, value []float64, field []uint16) (to int, fits bool) {
 	last := ^uint32(0) // an invalid column, because columns have at most 31 bits
-	for _, o := range d.sorted {
-		column, from := uint32(o>>32), &d.entries[uint32(o)]
+	for _, o := range sorted {
+		column, from := uint32(o>>32), &entries[uint32(o)]
 		if column != last {
-			to++
 			index[to], value[to], field[to], last = column, from.value, from.field, column
+			to++
 			continue
 		}
-		value[to] += from.value
-		if v := value[to]; v > maxMagnitude || v < -maxMagnitude {
-			return d.refuse(r, e, event.ReasonOutOfRange, "the features that meet in column %d sum to %g", column, v)
+		v := value[to-1] + from.value
+		if value[to-1] = v; v > maxMagnitude || v < -maxMagnitude {
+			return to, false
 		}
 	}
-	e.Features.Index, e.Features.Value, e.Field = index[:to+1], value[:to+1], field[:to+1]
-	return d.counts(r, e)
+	return to, true
 }
 
 // counts refuses e if Config.Counts requires non-negative features and e has a negative feature.
