@@ -466,10 +466,9 @@ func TestExpertsAreWeighedAsServed(t *testing.T) {
 
 // TestManyClassesHaveNoSplines checks that the number of knots depends on the number of outputs, which grows with the classes.
 func TestManyClassesHaveNoSplines(t *testing.T) {
-	const numbers = 250
 	for _, classes := range []int{2, 81} {
 		s, r := event.NewSchema(10, nil, classes), rand.New(rand.NewPCG(1, 2))
-		for i := range numbers {
+		for i := range 250 {
 			s.AddField(event.Field{Name: fmt.Sprint("n", i), Kind: event.Numeric})
 		}
 		l := must.Get(online.New(online.DefaultConfig(), s))(t)
@@ -478,7 +477,7 @@ func TestManyClassesHaveNoSplines(t *testing.T) {
 			for len(s.Classes) <= e.Label {
 				s.Classes = append(s.Classes, fmt.Sprint(len(s.Classes)))
 			}
-			for i := range uint32(numbers) {
+			for i := range uint32(250) {
 				eventtest.Put(e, i, r.NormFloat64())
 				e.Field = append(e.Field, uint16(i+1))
 			}

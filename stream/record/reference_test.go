@@ -115,7 +115,14 @@ func (r *reference) special(name, text string) bool {
 
 // text adds the words of a text, and the sequences of two words.
 func (r *reference) text(name, text string) {
-	words := strings.FieldsFunc(strings.ToLower(text), func(c rune) bool {
+	spaced, alone := "", false // with blanks around letters of scripts that write none
+	for _, c := range strings.ToLower(text) {
+		if !unicode.IsMark(c) && (alone || unspaced(c)) {
+			spaced += " "
+		}
+		spaced, alone = spaced+string(c), unspaced(c) || alone && unicode.IsMark(c)
+	}
+	words := strings.FieldsFunc(spaced, func(c rune) bool {
 		return !unicode.In(c, unicode.L, unicode.Nd, unicode.M)
 	})
 	for i, w := range words {

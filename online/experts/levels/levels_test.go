@@ -291,10 +291,7 @@ func TestRegroup(t *testing.T) {
 	e.Regroup([][]int{{^0}, {0}})
 	for part := range 3 {
 		old, now := was.Part(row, part), e.layout.Part(of.Table.Row(4), part)
-		sign := -1.0
-		if part == 1 {
-			sign = 1
-		}
+		sign := []float64{-1, 1, -1}[part]
 		must.Near(t, now, []float64{sign * old[0], old[0], sign * old[1], old[1]}, 0, "part", part)
 		must.True(t, old[0] != 0 && old[1] != 0, "part %d is %v", part, old)
 	}
