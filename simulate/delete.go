@@ -111,10 +111,10 @@ func (w Worst) Kill(e *Event) {
 		}
 	}
 	var victims []holder
-	worst := math.Inf(-1)
-	for _, option := range options {
+	worst := 0.0
+	for i, option := range options {
 		candidates, margin := w.against(part, e.Model.Intercept, option)
-		if by := worse(option, margin); by > worst {
+		if by := worse(option, margin); i == 0 || by > worst {
 			victims, worst = candidates, by
 		}
 	}

@@ -86,7 +86,7 @@ type Runner struct {
 	asked      atomic.Uint64 // number of requests for published models
 	validation atomic.Bool   // a validation was requested
 	promotions promotions    // requested promotions
-	unread     bool          // Published has no readers
+	unread     bool          // Published and Recent have no readers
 	recent     recentRing
 }
 
