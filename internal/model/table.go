@@ -34,23 +34,8 @@ type Table struct {
 	lazy    *lazyIndex  // index of a Snapshot; replaces index
 	reading *lazyIndex  // index that the Snapshots of the current columns share
 	latest  lookup
-	near    *[nearPlaces]uint64                       // cache of index entries, by column modulo nearPlaces
 	derived func(block int, room []float64) []float64 // computes the rows of a block in room, see Derive; nil if blocks has the rows
-	same    sameColumns
 }
-
-// sameLeast is the number of columns from which it is worthwhile to compare them with those of the latest event.
-const sameLeast = 32
-
-// sameColumns has the rows of the columns of the latest event, because all events of a table have the same columns.
-type sameColumns struct {
-	columns []uint32
-	rows    [][]float64 // nil until a second event has the columns
-	blocks  []uint32    // blocks of the rows
-}
-
-// nearPlaces is the number of columns in the cache of the index, for columns that are in many events.
-const nearPlaces = 1 << 10
 
 type tableBlock struct {
 	rows    []float64 // 1<<perBits rows; only the used rows for an unwritten last block
@@ -297,9 +282,6 @@ func (t *Table) TouchAll(columns []uint32, rows [][]float64) [][]float64 {
 	at := len(rows)
 	rows = slices.Grow(rows, len(columns))[:at+len(columns)]
 	out := rows[at:]
-	if t.lent == 0 && t.isNear() && t.touchNear(columns, out) {
-		return rows
-	}
 	if !slices.Equal(columns, t.latest.columns) {
 		t.find(columns)
 	}
@@ -324,49 +306,6 @@ func (t *Table) TouchAll(columns []uint32, rows [][]float64) [][]float64 {
 		out[i] = b.rows[from : from+width : from+width]
 	}
 	return rows
-}
-
-// touchNear writes the rows of columns to out if all columns have rows, and reports whether they do. touchNear is for a
-// small Table, see isNear: it looks up one column at a time, without prefetching.
-func (t *Table) touchNear(columns []uint32, out [][]float64) bool {
-	blocks, epoch, width, perBits := t.blocks, t.epoch, t.width, t.perBits&31
-	inBlock := uint32(1)<<perBits - 1
-	if t.near == nil {
-		t.near = &[nearPlaces]uint64{}
-	}
-	near, many := t.near, len(columns) >= sameLeast
-	same := many && slices.Equal(columns, t.same.columns)
-	out = out[:len(columns)]
-	if same && t.same.rows != nil {
-		copy(out, t.same.rows)
-		for _, b := range t.same.blocks {
-			blocks[b].written = epoch
-		}
-		return true
-	}
-	for i, column := range columns {
-		e := near[column%nearPlaces]
-		place := uint32(e)
-		if uint32(e>>32) != column || e == 0 {
-			if place = t.index.slot(column); place == 0 {
-				return false
-			}
-			near[column%nearPlaces] = uint64(column)<<32 | uint64(place)
-		}
-		place--
-		b, from := &blocks[place>>perBits], int(place&inBlock)*width
-		b.written = epoch
-		out[i] = b.rows[from : from+width : from+width]
-		if same && !slices.Contains(t.same.blocks, place>>perBits) {
-			t.same.blocks = append(t.same.blocks, place>>perBits)
-		}
-	}
-	if same {
-		t.same.rows = slices.Clone(out)
-	} else if many {
-		t.same = sameColumns{columns: append(t.same.columns[:0], columns...), blocks: t.same.blocks[:0]}
-	}
-	return true
 }
 
 // find looks up the slots of columns, and stores them in latest.
