@@ -3,7 +3,6 @@ package batch
 // This file fits a Scaler to a training set.
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 
@@ -17,9 +16,6 @@ import (
 // for use.
 type Standardizer struct {
 	Mode model.Standardize
-	// Transform is the transform of numeric fields. "" means auto. FieldTransform overrides it by field name.
-	Transform      model.Transform
-	FieldTransform map[string]model.Transform
 	// Presence adds a presence column (model.Present) to each numeric field that more than 10 % of the examples omit.
 	// The presence column is 1 if the number is present. A null number does not count as omitted.
 	Presence bool
@@ -67,17 +63,9 @@ func (s *Standardizer) begin(schema *event.Schema) {
 		return
 	}
 	s.encoder = encode.New(encode.Settings{
-		Standardize: s.Mode, Transform: s.transformOf, Presence: s.Presence, Named: true, Width: model.ScalerWidth,
+		Standardize: s.Mode, Presence: s.Presence, Named: true, Width: model.ScalerWidth,
 		Together: encode.Together{Grouping: model.NewGrouping(schema)},
 	}, schema)
-}
-
-// transformOf returns the transform for the numbers of a field.
-func (s *Standardizer) transformOf(field string) model.Transform {
-	if t, ok := s.FieldTransform[field]; ok {
-		return t
-	}
-	return cmp.Or(s.Transform, model.TransformAuto)
 }
 
 // maxWithDense is the largest number of entries that Fit may store when it writes zeros explicitly.

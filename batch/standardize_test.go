@@ -131,15 +131,15 @@ func heavyTails(seed uint64, n int, sigma float64) (*event.Schema, []event.Examp
 	return s, out
 }
 
-// TestStandardizerTransforms checks that an exact solution transforms heavy tails as the online learner does, for each
-// setting of the transform. The model must keep the transforms.
+// TestStandardizerTransforms checks that an exact solution transforms heavy tails as the online learner does. The model
+// must keep the transforms.
 func TestStandardizerTransforms(t *testing.T) {
 	longtest.NotRaced(t)
 	for _, sigma := range []float64{1, 3} {
 		for seed := range uint64(3) {
 			s, events := heavyTails(seed, 4000, sigma)
 			trained, tested := events[:2000], events[2000:]
-			logLoss := func(fit Standardizer) (loss float64, transforms []model.Transform) {
+			logLoss := func(fit Standardizer) (loss float64, transforms []string) {
 				fit.Mode = model.StandardizeAuto
 				var b Builder
 				for i := range trained {
@@ -166,16 +166,11 @@ func TestStandardizerTransforms(t *testing.T) {
 				return loss, transforms
 			}
 			loss, transforms := logLoss(Standardizer{})
-			plain, none := logLoss(Standardizer{Transform: model.TransformNone})
-			_, single := logLoss(Standardizer{FieldTransform: map[string]model.Transform{"d": "none", "a": "asinh"}})
-			want := []model.Transform{"", "", "", "", ""}
-			must.True(t, slices.Equal(none, want), "sigma %v, none: %q", sigma, none)
+			want := []string{"", "", "", "", ""}
 			if sigma == 3 {
-				want = []model.Transform{"", "", "", "asinh", "asinh"}
+				want = []string{"", "", "", "asinh", "asinh"}
 			}
-			must.True(t, slices.Equal(transforms, want) && (sigma != 3 || slices.Equal(single, []model.Transform{"asinh", "", "", "", "asinh"})),
-				"sigma %v: %q, with settings for single fields %q", sigma, transforms, single)
-			must.True(t, loss <= 0.52 && loss <= plain+0.001 && (sigma != 3 || loss < plain), "sigma %v, seed %d: log-loss %.3f, %.3f without a transform", sigma, seed, loss, plain)
+			must.True(t, slices.Equal(transforms, want) && loss <= 0.52, "sigma %v, seed %d: %q, log-loss %.3f", sigma, seed, transforms, loss)
 		}
 	}
 }

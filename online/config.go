@@ -74,19 +74,14 @@ type Config struct {
 	Adapt bool `toml:"-" fixed:"adapt"`
 	// Standardize is parsed by model.ParseStandardize.
 	Standardize string `toml:"standardize"`
-	// Transform and the values of FieldTransform are parsed by event.ParseTransform. The keys of FieldTransform are
-	// names of fields.
-	Transform      string            `toml:"-" fixed:"transform"`
-	FieldTransform map[string]string `toml:"-" fixed:"field_transform"`
 	// Presence is "auto" or "none". With "auto", a numeric column that is absent from many events gets a second column
 	// with its own weight, for its presence (event.Present). The setting cannot change after a Learner is created.
 	Presence        string             `toml:"-" fixed:"presence"`
 	UnlabeledWeight float64            `toml:"unlabeled_weight"`
 	ClassWeight     map[string]float64 `toml:"class_weight"`
-	// HalfLife is in events, HalfLifeTime and HalfLifeStep are in seconds of event time.
+	// HalfLife is in events, HalfLifeTime is in seconds of event time.
 	HalfLife     float64 `toml:"half_life"`
 	HalfLifeTime float64 `toml:"half_life_time"`
-	HalfLifeStep float64 `toml:"-" fixed:"half_life_step"`
 	OnDrift      string  `toml:"on_drift"`
 	// Doubt is "auto", "log" or "off". It is not part of the Fingerprint.
 	Doubt string `toml:"doubt"`
@@ -123,7 +118,6 @@ func DefaultConfig() Config {
 		Adapt:               true,
 		Standardize:         "auto",
 		Presence:            "auto",
-		Transform:           "auto",
 		OnDrift:             "expert",
 		Doubt:               "auto",
 		Calibrate:           "auto",
@@ -217,14 +211,6 @@ func (s *checked) parseParts(c Config) error {
 	if s.missingPolicy.Imputes() && !fills {
 		return event.KeyErrorf("missing_policy", "missing_policy %q: imputation needs covariance_max_fields above 0 and standardize = \"auto\" or \"all\"; use auto, none or rescale", c.MissingPolicy)
 	}
-	if _, err := model.ParseTransform(c.Transform); err != nil {
-		return &event.KeyError{Key: "transform", Err: err}
-	}
-	for name, t := range c.FieldTransform {
-		if _, err := model.ParseTransform(t); err != nil {
-			return event.KeyErrorf("field_transform", "field_transform of %q: %w", name, err)
-		}
-	}
 	return nil
 }
 
@@ -273,9 +259,6 @@ func (s *checked) parseForgetting(c Config) error {
 		if x > 0 && !s.optimizer.Sums {
 			return event.KeyErrorf(name, "%s = %v: optimizer %s cannot forget; use adagrad or dropout-descent", name, x, c.Optimizer)
 		}
-	}
-	if !(c.HalfLifeStep >= 0) || math.IsInf(c.HalfLifeStep, 0) || c.HalfLifeStep > 0 && c.HalfLifeTime == 0 {
-		return event.KeyErrorf("half_life_step", "half_life_step = %v: must be a number of seconds, or 0 for ten times half_life_time, and needs half_life_time", c.HalfLifeStep)
 	}
 	if c.Doubt != "auto" && c.Doubt != "log" && c.Doubt != "off" {
 		return event.KeyErrorf("doubt", "doubt %q: want auto, log or off", c.Doubt)
@@ -586,7 +569,6 @@ func (f Fingerprint) levels() (features, groups []float64, ok bool) {
 // default. Keys that Config does not have are ignored.
 func (f Fingerprint) Config() (Config, error) {
 	c := DefaultConfig()
-	c.Presence = valueOf(f, "presence")
 	v := reflect.ValueOf(&c).Elem()
 	for i := range v.NumField() {
 		key := keyOf(v.Type().Field(i))
@@ -652,8 +634,8 @@ func parseInto(v reflect.Value, text string) (err error) {
 	return err
 }
 
-// mapEntry matches the first entry of a formatted map. The values of the map are numbers or Transforms.
-var mapEntry = regexp.MustCompile(`^(?s)(.*?):(auto|none|asinh|[-+.0-9e]+)(?: |$)`)
+// mapEntry matches the first entry of a formatted map. The values of the map are numbers.
+var mapEntry = regexp.MustCompile(`^(?s)(.*?):([-+.0-9e]+)(?: |$)`)
 
 // Diff describes the differences from the Fingerprint was in sentences for users, sorted by key. If the result is
 // empty, learning can continue.
@@ -663,18 +645,10 @@ func (f Fingerprint) Diff(was Fingerprint) []string {
 	var out []string
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		if f[key] != was[key] && key != keyMaxMemory {
-			out = append(out, fmt.Sprintf("%s: was %q, is %q", key, valueOf(was, key), valueOf(f, key)))
+			out = append(out, fmt.Sprintf("%s: was %q, is %q", key, was[key], f[key]))
 		}
 	}
 	return out
-}
-
-// valueOf returns f[key]. A Fingerprint without the key presence is older than that key.
-func valueOf(f Fingerprint, key string) string {
-	if _, ok := f[key]; !ok && key == "presence" {
-		return "none"
-	}
-	return f[key]
 }
 
 // checkNumbers rejects settings for classification if the loss is for regression.

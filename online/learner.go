@@ -111,7 +111,7 @@ func newLearner(c Config, set settings, s *event.Schema, outputs int) (*Learner,
 	mix := mixture.New(mixture.Settings{
 		Components: len(set.levels.Noises), Expected: set.expected, Corrects: corrects, Scales: set.scales, Policy: set.policy, Imputes: set.imputed > 0, Regression: s.Target != loss.Sign,
 	})
-	l := &Learner{config: c, set: set, clock: schedule.NewClock(c.HalfLife, c.HalfLifeTime, c.HalfLifeStep)}
+	l := &Learner{config: c, set: set, clock: schedule.NewClock(c.HalfLife, c.HalfLifeTime)}
 	l.encoder = encode.New(set.encoded(mix.Policies(), func() int { return l.levels.Outputs }), s)
 	l.levels = levels.New(set.levels, &l.encoder.Rows)
 	if s.Target != loss.Sign {

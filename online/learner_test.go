@@ -42,7 +42,6 @@ var configs = map[string]func(*online.Config){
 	"no scales":         func(c *online.Config) { c.Standardize = "none" },
 	"divided":           func(c *online.Config) { c.Standardize = "scale" },
 	"all scaled":        func(c *online.Config) { c.Standardize = "all" },
-	"transformed":       func(c *online.Config) { c.Transform = "asinh" },
 	"weighted":          func(c *online.Config) { c.ClassWeight = map[string]float64{"yes": 3, "1": 0.2} },
 	"half-life":         func(c *online.Config) { c.HalfLife = 3 },
 	"presence":          func(c *online.Config) { c.Presence = "auto" },

@@ -25,7 +25,6 @@ import (
 type settings struct {
 	levels      levels.Settings
 	standardize model.Standardize
-	transform   func(field string) model.Transform
 	scales      []float64 // scales of the components, see mixture.Settings
 	policy      model.MissingPolicy
 	imputed     int // largest number of columns that are imputed
@@ -54,12 +53,6 @@ func parse(c Config) (settings, error) {
 	}
 	s.likelihood = strings.HasPrefix(l.String(), "logistic") || c.Calibrate == "on"
 	s.faulty = readings.Faulty{Stuck: c.Doubt != "off", Declares: c.Doubt == "auto"}
-	s.transform = func(field string) model.Transform {
-		if t, ok := c.FieldTransform[field]; ok {
-			return model.Transform(t)
-		}
-		return model.Transform(c.Transform)
-	}
 	a := &s.levels
 	*a = levels.Settings{
 		Optimizer: rule, Loss: l, Rate: c.LearningRate, Start: c.Start, Ridge: of.ridge, L1: c.L1, Average: c.Average, Adapts: c.Adapt,
@@ -109,7 +102,7 @@ func parse(c Config) (settings, error) {
 func (s *settings) encoded(policies model.MissingPolicies, outputs func() int) encode.Settings {
 	levels := &s.levels
 	return encode.Settings{
-		Standardize: s.standardize, Transform: s.transform, Width: levels.Width(levels.Outputs), Policies: policies, Numbers: levels.Loss.Facts().Regression, Faulty: s.faulty, Silence: s.silence, Presence: s.presence,
+		Standardize: s.standardize, Width: levels.Width(levels.Outputs), Policies: policies, Numbers: levels.Loss.Facts().Regression, Faulty: s.faulty, Silence: s.silence, Presence: s.presence,
 		Together: encode.Together{Grouping: levels.Grouping, Fields: levels.Grouped(), Rates: levels.Observed},
 		Constant: levels.Constant(), Intercept: levels.Intercept, Knots: s.knots(outputs),
 	}

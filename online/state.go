@@ -164,7 +164,7 @@ func (s *Snapshot) EachBlock() (iter.Seq[event.Block], error) {
 }
 
 // stateVersion is the version of the layout of the block "learner". If the layout changes, stateVersion must change.
-const stateVersion = 30
+const stateVersion = 31
 
 // encode returns the block "learner".
 func (l *Learner) encode() []byte {

@@ -428,11 +428,8 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 	o.presence.Sparse = o.covariance > 0 || schema.ColumnsGoMissing()
 	mode := model.Standardize(o.standardize)
 	var x event.Vec
-	fit := batch.Standardizer{Mode: mode, Transform: model.Transform(o.online.config.Transform), FieldTransform: map[string]model.Transform{}}
+	fit := batch.Standardizer{Mode: mode}
 	fit.Presence = o.online.config.Presence == "auto" && !svm.IsLoss(o.config.Loss) && o.config.SupportsSplines()
-	for name, t := range o.online.config.FieldTransform {
-		fit.FieldTransform[name] = model.Transform(t)
-	}
 	count := 0
 	add := func(in *packedBatch, i int, at func() string) error {
 		e := &in.Examples[i]

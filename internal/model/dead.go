@@ -23,7 +23,7 @@ func (z *Zeros) Add(readings, zeros float64) {
 func (z Zeros) usual() bool { return zerosOf*z.Zeros >= z.Readings }
 
 // DeadIsZero reports whether a dead numeric feature has the value 0, given the counts of this feature and of all numeric
-// features; otherwise it has its mean, before any Transform. It is 0 if at least a hundredth of its readings are 0, and
+// features; otherwise it has its mean, before any transform. It is 0 if at least a hundredth of its readings are 0, and
 // at least a hundredth of the readings of all numeric features. If the other features are almost never 0, a dead number is
 // not 0 either, and a 0 is an ordinary value. Dead words and categories are absent.
 func DeadIsZero(own, all Zeros) bool { return own.usual() && all.usual() }

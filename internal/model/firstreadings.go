@@ -3,34 +3,9 @@ package model
 // This file determines the initial center, scale and transform of a numeric column from its first readings.
 
 import (
-	"fmt"
 	"math"
 	"slices"
 )
-
-// Transform is the function that a Scaler applies to the values of a numeric column before the Scaler centers and
-// scales the values.
-type Transform string
-
-// The transforms of a Scaler.
-const (
-	// TransformAuto selects one of the other transforms from the first readings.
-	TransformAuto Transform = "auto"
-	// TransformNone leaves values unchanged.
-	TransformNone Transform = "none"
-	// TransformAsinh is asinh(x/u), where u is the power of two nearest to the median absolute value. The function is
-	// nearly linear close to 0, and logarithmic far from it.
-	TransformAsinh Transform = "asinh"
-)
-
-// ParseTransform parses auto, none or asinh.
-func ParseTransform(s string) (Transform, error) {
-	switch t := Transform(s); t {
-	case TransformAuto, TransformNone, TransformAsinh:
-		return t, nil
-	}
-	return "", fmt.Errorf("transform %q: want one of auto, none, asinh", s)
-}
 
 const (
 	// FirstReadings is the largest number of readings that Begin uses.
@@ -55,8 +30,10 @@ const (
 // Begin sets the statistics of a numeric column from its first n readings. readings has the first min(n, FirstReadings)
 // readings; the remaining readings are assumed to equal the median. A minority of outliers does not affect the center,
 // the scale and the transform, because outliers count as if they were close to the other readings. If FirstReadings
-// readings are almost all equal, the column has no scale yet.
-func (s *Scaler) Begin(stats []float64, n float64, readings []float64, t Transform) {
+// readings are almost all equal, the column has no scale yet. If transforms is set and the tails are heavy, the statistics
+// are of asinh(x/u), where u is the power of two nearest to the median absolute value. The function is nearly linear close
+// to 0, and logarithmic far from it.
+func (s *Scaler) Begin(stats []float64, n float64, readings []float64, transforms bool) {
 	var room [FirstReadings]float64
 	x := append(room[:0], readings...)
 	slices.Sort(x)
@@ -66,7 +43,7 @@ func (s *Scaler) Begin(stats []float64, n float64, readings []float64, t Transfo
 		return
 	}
 	unit := 0.0
-	if t == TransformAsinh || t == TransformAuto && len(x) >= chooseFrom {
+	if transforms && len(x) >= chooseFrom {
 		// Heavy tails look like outliers, so at most one reading in sixteen is excluded.
 		for len(x)-(to-from) > len(x)/16 {
 			if to == len(x) || from > 0 && median-x[from-1] < x[to]-median {
@@ -75,7 +52,7 @@ func (s *Scaler) Begin(stats []float64, n float64, readings []float64, t Transfo
 				to++
 			}
 		}
-		if u := usualSize(x[from:to]); t == TransformAsinh || gain(x[from:to], u) > chooseAt {
+		if u := usualSize(x[from:to]); gain(x[from:to], u) > chooseAt {
 			unit = u
 			for i, v := range x {
 				x[i] = math.Asinh(v / unit)

@@ -14,7 +14,7 @@ import (
 
 // Scaler standardizes features. Dropout noise on a feature whose mean is far from zero destroys its signal
 // (docs/mathematics.md). So numeric columns are centered and scaled by their running mean and deviation, after a
-// Transform if they have heavy tails. One-hot and word columns are not changed. A standardized value is bounded, see
+// transform if they have heavy tails (Begin). One-hot and word columns are not changed. A standardized value is bounded, see
 // Clip, so that one outlier cannot ruin the weights.
 //
 // The running statistics of a column are ScalerWidth values of its row, from Layout.Stats on, so they are part of the
@@ -36,7 +36,7 @@ const (
 	StatMean           // mean of the observations
 	StatSquares        // sum of squared deviations from the mean
 	StatCenter         // current center, which is subtracted from a value
-	StatInverse        // current 1/scale, negative with a Transform; 0 while there is no scale
+	StatInverse        // current 1/scale, negative with a transform; 0 while there is no scale
 	ScalerWidth        // number of statistics per column
 )
 
@@ -209,11 +209,11 @@ func (s *Scaler) beyond(stats []float64) float64 {
 // 0. It returns z = (t - Center)/Scale, or +-Beyond if z is beyond +-ScalerClip. Scale is 0 for a column without a
 // scale, for which Apply returns 0.
 type Standardization struct {
-	Transform Transform `json:"transform,omitempty"` // asinh if Unit is not 0
-	Unit      float64   `json:"unit,omitempty"`
-	Center    float64   `json:"center"`
-	Scale     float64   `json:"scale"`
-	Beyond    float64   `json:"beyond,omitempty"`
+	Transform string  `json:"transform,omitempty"` // asinh if Unit is not 0
+	Unit      float64 `json:"unit,omitempty"`
+	Center    float64 `json:"center"`
+	Scale     float64 `json:"scale"`
+	Beyond    float64 `json:"beyond,omitempty"`
 }
 
 // Raw returns the value that is standardized to z.
@@ -232,7 +232,7 @@ func (s *Scaler) Standardization(stats []float64) Standardization {
 		f.Scale = 1 / math.Abs(stats[StatInverse])
 	}
 	if f.Unit != 0 {
-		f.Transform = TransformAsinh
+		f.Transform = "asinh"
 	}
 	return f
 }

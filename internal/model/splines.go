@@ -195,7 +195,7 @@ func (c *Splines) Follow(columns []uint32, dead []bool) {
 }
 
 // DrawnSpline is a number's contribution to the scores, as lines between points. The lines are exact unless the number
-// has a Transform, which bends the lines slightly.
+// has a transform, which bends the lines slightly.
 type DrawnSpline struct {
 	Column  uint32    `json:"column"`
 	Feature string    `json:"feature"`
@@ -211,7 +211,7 @@ type AddedTo struct {
 	Score []float64 `json:"score"` // contribution at each X
 }
 
-// splineDigits is the number of points between knots for a number with a Transform, which bends the lines.
+// splineDigits is the number of points between knots for a number with a transform, which bends the lines.
 const splineDigits = 8
 
 // DrawnSplines yields the splines of m in the order of columns, except for presence columns.

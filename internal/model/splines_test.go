@@ -152,11 +152,11 @@ func TestSplinesInFiles(t *testing.T) {
 }
 
 // TestDrawnSplinesAreTheScores checks that a DrawnSpline equals the difference between the scores of events that differ
-// only in its number. The test covers one output, many outputs, and a Transform. Changing a weight or a knot must
+// only in its number. The test covers one output, many outputs, and a transform. Changing a weight or a knot must
 // change the DrawnSpline.
 func TestDrawnSplinesAreTheScores(t *testing.T) {
 	for _, classes := range []int{2, 3} {
-		for _, inverse := range []float64{0.5, packUnit(0.5, 2)} { // without a Transform, and with asinh
+		for _, inverse := range []float64{0.5, packUnit(0.5, 2)} { // without a transform, and with asinh
 			names, weights := []string{"a", "b", "c"}[:classes], [][]float64{make([]float64, 9), make([]float64, 9), make([]float64, 9)}
 			outputs := must.Either(classes == 2, 1, classes)
 			s := event.NewSchema(10, names, classes)

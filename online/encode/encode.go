@@ -24,7 +24,6 @@ type Encoder struct {
 	Scaling   Scaling
 	schema    *event.Schema
 	Fields    readings.Fields // which fields events usually have
-	transform func(field string) model.Transform
 	faults    readings.Faults
 	deaths    deaths
 	together  Together
@@ -37,8 +36,7 @@ type Encoder struct {
 // Settings are the settings of an Encoder.
 type Settings struct {
 	Standardize model.Standardize
-	Transform   func(field string) model.Transform // returns the transform of a numeric field
-	Width       int                                // number of values in a row
+	Width       int // number of values in a row
 	Policies    model.MissingPolicies
 	Numbers     bool // labels are numbers, not classes
 	Faulty      readings.Faulty
@@ -63,7 +61,7 @@ type Together struct {
 // New returns an Encoder for events of a Schema.
 func New(c Settings, s *event.Schema) *Encoder {
 	n := &Encoder{
-		Rows: Rows{model.NewTable(c.Width), make([]float64, c.Width)}, schema: s, transform: c.Transform, faults: readings.Faults{Faulty: c.Faulty},
+		Rows: Rows{model.NewTable(c.Width), make([]float64, c.Width)}, schema: s, faults: readings.Faults{Faulty: c.Faulty},
 		deaths:  deaths{Silence: c.Silence, values: &silent.Values{}},
 		Scaling: newScaling(c, s.ColumnsGoMissing()), Fields: readings.New(c.Policies, s.Absent, c.Numbers),
 		together: c.Together,
@@ -422,7 +420,7 @@ func (n *Rows) Widen(width int, fill func(to, from []float64)) {
 func (n *Encoder) addFields() {
 	for i := len(n.Scaling.Kinds); i < min(n.known, len(n.schema.Fields)); i++ {
 		f := n.schema.Fields[i]
-		n.Scaling.addField(f.Kind, n.transform(f.Name))
+		n.Scaling.addField(f.Kind)
 	}
 }
 

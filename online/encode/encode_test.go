@@ -17,7 +17,7 @@ import (
 func TestWithZeros(t *testing.T) {
 	s := event.NewSchema(8, []string{"no", "yes"}, 2)
 	s.Absent = event.AbsentMissing
-	n := New(Settings{Intercept: true, Standardize: model.StandardizeNone, Width: model.ScalerWidth, Policies: model.EveryRange(model.MissingNone), Transform: func(string) model.Transform { return "" }}, s)
+	n := New(Settings{Intercept: true, Standardize: model.StandardizeNone, Width: model.ScalerWidth, Policies: model.EveryRange(model.MissingNone)}, s)
 	var in, to Input
 	n.Observe(&event.Example{Weight: 1, Features: event.Vec{Index: []uint32{1, 2, 3, 5, 8}, Value: []float64{1, 2, 3, 5, 8}}}, 1, &in)
 	got := n.WithZeros(&in, &to)
@@ -36,7 +36,7 @@ func TestWithZeros(t *testing.T) {
 func TestDeviating(t *testing.T) {
 	s, r := event.NewSchema(8, []string{"no", "yes"}, 2), rand.New(rand.NewPCG(5, 6))
 	n := New(Settings{
-		Intercept: true, Standardize: model.StandardizeAuto, Width: model.ScalerWidth, Policies: model.EveryRange(model.MissingNone), Transform: func(string) model.Transform { return model.TransformAuto },
+		Intercept: true, Standardize: model.StandardizeAuto, Width: model.ScalerWidth, Policies: model.EveryRange(model.MissingNone),
 	}, s)
 	var in Input
 	rests, transformed := 0, 0
@@ -88,7 +88,7 @@ func TestNamespaceWithoutDenseColumns(t *testing.T) {
 	encoded := func(named bool) *model.Table {
 		s, r := event.NewSchema(8, []string{"no", "yes"}, 2), rand.New(rand.NewPCG(7, 8))
 		s.AddField(event.Field{Name: "reading", Kind: event.Sparse})
-		n := New(Settings{Standardize: model.StandardizeAuto, Width: model.ScalerWidth, Policies: model.EveryRange(model.MissingNone), Transform: func(string) model.Transform { return "" }}, s)
+		n := New(Settings{Standardize: model.StandardizeAuto, Width: model.ScalerWidth, Policies: model.EveryRange(model.MissingNone)}, s)
 		var in Input
 		for number := uint64(1); number <= 1500; number++ {
 			e := &event.Example{Weight: 1}
@@ -119,7 +119,7 @@ func TestNamespaceWithoutDenseColumns(t *testing.T) {
 // one. The column becomes dense after many events, and is often absent before.
 func TestNamedPresence(t *testing.T) {
 	s, r := event.NewSchema(8, []string{"no", "yes"}, 2), rand.New(rand.NewPCG(7, 8))
-	n := New(Settings{Presence: true, Named: true, Standardize: model.StandardizeAuto, Width: model.ScalerWidth, Policies: model.EveryRange(model.MissingNone), Transform: func(string) model.Transform { return "" }}, s)
+	n := New(Settings{Presence: true, Named: true, Standardize: model.StandardizeAuto, Width: model.ScalerWidth, Policies: model.EveryRange(model.MissingNone)}, s)
 	var in Input
 	for number := uint64(1); number <= 1000; number++ {
 		e := &event.Example{Weight: 1, Features: event.Vec{Index: []uint32{1}, Value: []float64{r.NormFloat64()}}}
@@ -145,7 +145,7 @@ func TestRenews(t *testing.T) {
 	for skew, want := range map[float64]bool{0.1: false, 2: true} {
 		s, r := event.NewSchema(8, []string{"no", "yes"}, 2), rand.New(rand.NewPCG(7, 8))
 		s.AddField(event.Field{Name: "amount", Kind: event.Numeric})
-		n := New(Settings{Standardize: model.StandardizeAuto, Width: model.ScalerWidth, Policies: model.EveryRange(model.MissingNone), Transform: func(string) model.Transform { return model.TransformAuto }}, s)
+		n := New(Settings{Standardize: model.StandardizeAuto, Width: model.ScalerWidth, Policies: model.EveryRange(model.MissingNone)}, s)
 		var in Input
 		renewed, others := 0, 0
 		for number := range uint64(2000) {

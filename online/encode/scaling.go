@@ -28,8 +28,7 @@ type Scaling struct {
 	knots      earlyReadings
 	knotsFound bool // the knots have been determined
 	// By field, for the fields of the Schema that have been added:
-	Kinds      []event.Kind
-	transforms []model.Transform
+	Kinds []event.Kind
 	// The columns and values of an event, with its absent dense columns and its presence columns added.
 	withDense event.Vec
 }
@@ -39,12 +38,12 @@ func newScaling(set Settings, unfilled bool) Scaling {
 	return Scaling{set: set, Scaler: model.Scaler{Mode: set.Standardize, Unfilled: unfilled}}
 }
 
-// addField adds a field, with the transform of its numeric values.
-func (s *Scaling) addField(k event.Kind, t model.Transform) {
+// addField adds a field of a kind.
+func (s *Scaling) addField(k event.Kind) {
 	if id := len(s.Kinds); id < len(s.counts.fields) && s.counts.fields[id].counts {
 		k = countKind // in a decoded state
 	}
-	s.Kinds, s.transforms = append(s.Kinds, k), append(s.transforms, t)
+	s.Kinds = append(s.Kinds, k)
 }
 
 // treatment is how a feature is scaled.

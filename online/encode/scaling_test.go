@@ -20,7 +20,7 @@ func TestMoveKeepsScores(t *testing.T) {
 	for _, treatment := range []treatment{treatNumeric, treatDivided, treatSpread} {
 		mode := must.Either(treatment == treatSpread, model.StandardizeAll, model.StandardizeAuto)
 		s, r := newScaling(Settings{Standardize: mode}, false), rand.New(rand.NewPCG(1, 2))
-		s.addField(event.Numeric, model.TransformNone)
+		s.addField(event.Numeric)
 		stats, w, b, moves, anew := make([]float64, model.ScalerWidth), 0.3, -0.1, 0, 0
 		score := func(x float64) float64 { return w*s.Scaler.Apply(stats, x) + b }
 		for i := range 5000 {
@@ -52,7 +52,7 @@ func TestKnots(t *testing.T) {
 	set := Settings{Standardize: model.StandardizeAuto, Presence: true, Knots: func(numbers int) int { return 7 - 2*numbers }}
 	s, r := newScaling(set, false), rand.New(rand.NewPCG(1, 2))
 	for range 3 {
-		s.addField(event.Numeric, model.TransformNone)
+		s.addField(event.Numeric)
 	}
 	for n := uint64(1); ; n++ {
 		if s.countForKnots(&event.Example{}, 9, func() []uint16 { return nil }) {
@@ -71,7 +71,7 @@ func TestKnots(t *testing.T) {
 			s = newScaling(set, false)
 			s.events = n
 			for range 3 {
-				s.addField(event.Numeric, model.TransformNone)
+				s.addField(event.Numeric)
 			}
 			s.knotsState(coder.Read(a.Out))
 			s.knotsState(&b)
@@ -89,7 +89,7 @@ func TestKnots(t *testing.T) {
 // true for most readings.
 func TestSteady(t *testing.T) {
 	s, r := newScaling(Settings{Standardize: model.StandardizeAuto}, false), rand.New(rand.NewPCG(3, 4))
-	s.addField(event.Numeric, model.TransformNone)
+	s.addField(event.Numeric)
 	stats, want, steady := [model.ScalerWidth]float64{}, [model.ScalerWidth]float64{}, 0
 	for i := range 10000 {
 		x := 7 + 2*r.NormFloat64()
@@ -143,8 +143,8 @@ func TestCounts(t *testing.T) {
 		}, false, 2},
 	} {
 		s, stats := newScaling(Settings{Standardize: model.StandardizeAuto}, false), make([]float64, model.ScalerWidth)
-		s.addField(event.Sparse, "")
-		s.addField(event.Numeric, "")
+		s.addField(event.Sparse)
+		s.addField(event.Numeric)
 		turns, weight, intercept := 0, 0.7, 0.2
 		score := func(x float64) float64 { return intercept + weight*s.Scaler.Deviations(stats, x) }
 		for i := range 400 {
@@ -172,8 +172,8 @@ func TestCounts(t *testing.T) {
 				again := newScaling(Settings{Standardize: model.StandardizeAuto}, false)
 				d := coder.Read(a.Out)
 				again.countsState(d)
-				again.addField(event.Sparse, "")
-				again.addField(event.Numeric, "")
+				again.addField(event.Sparse)
+				again.addField(event.Numeric)
 				again.countsState(&b)
 				must.True(t, d.Done() && bytes.Equal(a.Out, b.Out) && again.Kinds[1] == s.Kinds[1], "%s: the state does not come back: kind %v for %v", c.name, again.Kinds[1], s.Kinds[1])
 				again.events = s.events
@@ -220,7 +220,7 @@ func TestDense(t *testing.T) {
 			must.Require(t, math.Abs(after-before) <= 1e-9, "event %d: a score of %v has become %v", s.events, before, after)
 		}
 	}
-	s.addField(event.Sparse, model.TransformAuto)
+	s.addField(event.Sparse)
 	for i := range 1500 {
 		x := event.Vec{Index: []uint32{1, 2}, Value: []float64{5 + r.NormFloat64(), 1}}
 		if i%2 == 0 {
@@ -254,7 +254,7 @@ func find(list []uint32, x uint32) (int, bool) {
 // "dense" or "spread".
 func sparse(t *testing.T, events int, next func(i int) event.Vec) map[uint32]string {
 	s, rows := newScaling(Settings{Standardize: model.StandardizeAuto}, false), map[uint32][]float64{}
-	s.addField(event.Sparse, model.TransformAuto)
+	s.addField(event.Sparse)
 	row := func(column uint32) []float64 {
 		if rows[column] == nil {
 			rows[column] = make([]float64, model.ScalerWidth)
@@ -316,7 +316,7 @@ func TestTable(t *testing.T) {
 // old knots.
 func TestKnotsAgain(t *testing.T) {
 	s, r := newScaling(Settings{Standardize: model.StandardizeAuto, Knots: func(int) int { return 5 }}, false), rand.New(rand.NewPCG(1, 2))
-	s.addField(event.Numeric, model.TransformNone)
+	s.addField(event.Numeric)
 	stats := make([]float64, model.ScalerWidth)
 	read := func(x float64) {
 		s.countForKnots(&event.Example{}, 9, func() []uint16 { return nil })

@@ -319,10 +319,10 @@ func (r *latestReadings) addOutlier(n, x float64) bool {
 func (s *Scaling) observeNumeric(column uint32, stats []float64, x, z float64, field uint16) factors {
 	if isSampled(stats[model.StatCount]+1) && stats[model.StatInverse] != 0 {
 		if values := s.sample(column, stats, x); values != nil {
-			return s.restart(column, stats, values, s.transforms[field])
+			return s.restart(column, stats, values)
 		}
 	}
-	return s.observeWatched(column, stats, x, z, s.transforms[field])
+	return s.observeWatched(column, stats, x, z)
 }
 
 // keepsScale reports whether the n-th reading of a column that has a scale changes only the count and the moments if it is
@@ -341,31 +341,31 @@ func keepsSpread(n, z float64) bool {
 	return !model.Renews(n) && (z == 0 || z < -smallAt || z > smallAt)
 }
 
-func (s *Scaling) observeWatched(column uint32, stats []float64, x, z float64, t model.Transform) factors {
+func (s *Scaling) observeWatched(column uint32, stats []float64, x, z float64) factors {
 	n := stats[model.StatCount] + 1
 	outlier := z > model.ScalerClip || z < -model.ScalerClip || stats[model.StatInverse] == 0 && x != stats[model.StatCenter]
 	if n <= model.FirstReadings {
 		if r := s.recent.columns[column]; n == 1 || r != nil && r.at == n-1 {
 			r = s.recent.of(column)
 			r.add(n, x)
-			s.Scaler.Begin(stats, n, r.values, t)
+			s.Scaler.Begin(stats, n, r.values, true)
 			return still
 		}
 	}
 	watched, last := watched(n)
 	switch {
 	case outlier && stats[model.StatInverse] == 0:
-		s.differs(column, stats, x, t)
+		s.differs(column, stats, x)
 		return still
 	case outlier && !watched:
 		if r := s.recent.of(column); r.addOutlier(n, x) {
-			return s.restart(column, stats, r.values, t)
+			return s.restart(column, stats, r.values)
 		}
 	case watched:
 		r := s.recent.of(column)
 		r.add(n, x)
-		if last && len(r.values) == model.FirstReadings && s.misled(stats, r.values, t) {
-			return s.restart(column, stats, r.values, t)
+		if last && len(r.values) == model.FirstReadings && s.misled(stats, r.values) {
+			return s.restart(column, stats, r.values)
 		}
 		if n == watchUntil {
 			s.recent.drop(column)
@@ -399,7 +399,7 @@ func (s *Scaling) observeSpread(column uint32, stats []float64, x, z float64) fa
 const smallAt = 0.03
 
 // differs adds a reading of a column whose earlier readings were all equal.
-func (s *Scaling) differs(column uint32, stats []float64, x float64, t model.Transform) {
+func (s *Scaling) differs(column uint32, stats []float64, x float64) {
 	n, usual := stats[model.StatCount]+1, stats[model.StatCenter]
 	r := s.recent.of(column)
 	if r.outliers > 0 {
@@ -416,21 +416,21 @@ func (s *Scaling) differs(column uint32, stats []float64, x float64, t model.Tra
 		}
 	}
 	r.values[at], r.at = x, n
-	if s.Scaler.Begin(stats, n, r.values, t); stats[model.StatInverse] != 0 {
+	if s.Scaler.Begin(stats, n, r.values, true); stats[model.StatInverse] != 0 {
 		s.recent.drop(column)
 	}
 }
 
 // misled reports whether the first readings of a column were misleading. They were if the latest readings span a small
 // part of the column's scale, or need a transform.
-func (s *Scaling) misled(stats, readings []float64, t model.Transform) bool {
+func (s *Scaling) misled(stats, readings []float64) bool {
 	var now [model.ScalerWidth]float64
 	was := s.Scaler.Standardization(stats)
 	if was.Scale == 0 {
 		return false
 	}
-	if was.Unit == 0 && t == model.TransformAuto {
-		s.Scaler.Begin(now[:], model.FirstReadings, readings, t)
+	if was.Unit == 0 {
+		s.Scaler.Begin(now[:], model.FirstReadings, readings, true)
 		if s.Scaler.Standardization(now[:]).Unit != 0 {
 			return true
 		}
@@ -450,16 +450,16 @@ func (s *Scaling) scaleOf(readings []float64, unit float64) model.Standardizatio
 			values[i] = math.Asinh(x / unit)
 		}
 	}
-	s.Scaler.Begin(stats[:], model.FirstReadings, values, model.TransformNone)
+	s.Scaler.Begin(stats[:], model.FirstReadings, values, false)
 	return s.Scaler.Standardization(stats[:])
 }
 
 // restart restarts a column's statistics with its latest readings. The accumulators were summed in other units. They
 // are therefore multiplied by the number of these readings divided by the number of all readings.
-func (s *Scaling) restart(column uint32, stats, values []float64, t model.Transform) factors {
+func (s *Scaling) restart(column uint32, stats, values []float64) factors {
 	n := stats[model.StatCount] + 1
 	m := factors{1, 0, float64(len(values)) / n}
-	if s.Scaler.Begin(stats, float64(len(values)), values, t); s.set.Constant {
+	if s.Scaler.Begin(stats, float64(len(values)), values, true); s.set.Constant {
 		// The strength of constant noise depends on the fraction of events with the column. This fraction must not
 		// change.
 		stats[model.StatSquares] *= n / stats[model.StatCount]

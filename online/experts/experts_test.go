@@ -37,7 +37,7 @@ func newNumbers(seed uint64, columns, outputs int) *numbers {
 	for i := range columns {
 		s.ids = append(s.ids, s.schema.AddField(event.Field{Name: fmt.Sprint(i), Kind: event.Numeric}))
 	}
-	s.n = encode.New(encode.Settings{Standardize: model.StandardizeAuto, Transform: func(string) model.Transform { return "none" }, Width: 24, Knots: func(numbers int) int { return experts.Knots(numbers, 1) }, Intercept: true}, s.schema)
+	s.n = encode.New(encode.Settings{Standardize: model.StandardizeAuto, Width: 24, Knots: func(numbers int) int { return experts.Knots(numbers, 1) }, Intercept: true}, s.schema)
 	return s
 }
 

@@ -186,8 +186,8 @@ func TestZeros(t *testing.T) {
 
 func newEncoder(s *event.Schema) *encode.Encoder {
 	return encode.New(encode.Settings{
-		Standardize: model.StandardizeAuto, Transform: func(string) model.Transform { return "" },
-		Width: model.ScalerWidth, Policies: model.EveryRange(model.MissingImpute),
+		Standardize: model.StandardizeAuto,
+		Width:       model.ScalerWidth, Policies: model.EveryRange(model.MissingImpute),
 	}, s)
 }
 

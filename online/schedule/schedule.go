@@ -266,21 +266,16 @@ type Clock struct {
 }
 
 const (
-	// defaultStep is the default step, in half-lives. After ten half-lives old events have little weight left.
-	defaultStep = 10
+	// mostStep is the largest step of the clock, in half-lives. After ten half-lives old events have little weight left.
+	mostStep = 10
 	// The clock advances after aheadFor consecutive events that are ahead of the clock. It is set back after behindFor
 	// consecutive events that are behind it.
 	aheadFor, behindFor = 2, 1000
 )
 
-// NewClock returns a Clock with half-lives in events and in seconds of event time; 0 means no half-life. step is the
-// largest step of the clock in seconds; 0 means ten half-lives.
-func NewClock(events, seconds, step float64) Clock {
-	f := Clock{events: events, seconds: seconds, step: int64(1000 * defaultStep * min(seconds, 1e11))}
-	if step > 0 {
-		f.step = max(1, int64(1000*min(step, 1e12)))
-	}
-	return f
+// NewClock returns a Clock with half-lives in events and in seconds of event time; 0 means no half-life.
+func NewClock(events, seconds float64) Clock {
+	return Clock{events: events, seconds: seconds, step: int64(1000 * mostStep * min(seconds, 1e11))}
 }
 
 // HalfLives advances the clock to the time of an event, and returns the number of half-lives that have passed.

@@ -14,7 +14,7 @@ import (
 // as one step. The clock must return to the right time after many wrong times.
 func TestHalfLifeStep(t *testing.T) {
 	const start, step, year = 1_700_000_000_000, 60_000, 365 * 24 * 3600 * 1000
-	f := NewClock(0, 1, step/1000)
+	f := NewClock(0, step/1000/mostStep)
 	now, passed := int64(start), int64(0)
 	each := func(n int, wrong func(i int) int64) {
 		passed = 0
