@@ -18,22 +18,20 @@ import (
 	"blankout/internal/must"
 )
 
-// decodeFile decodes a TOML text over the values in config.
-func decodeFile(name, text string, config any) error {
-	known := keys(nil, config)
-	d, err := parse(name, text, known)
+// decodeFile decodes a TOML text over the values in config. It returns the origins.
+func decodeFile(name, text string, config any) (map[string]string, error) {
+	d, err := parse(name, text, keys(nil, config))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return must.Err(d.decode(nil, d.root, known))
+	return d.decode(nil, d.root, keys(nil, config))
 }
 
 // TestTemplateIsTheDefault checks that the template has every key once with its default. Decoding the template over an
 // empty configuration must give Default.
 func TestTemplateIsTheDefault(t *testing.T) {
 	var got Config
-	d := must.Get(parse("blankout.toml", Template, keys(nil, &got)))(t)
-	given := must.Get(d.decode(nil, d.root, keys(nil, &got)))(t)
+	given := must.Get(decodeFile("blankout.toml", Template, &got))(t)
 	want := Default()
 	wanted := keys(nil, &want)
 	for i, k := range keys(nil, &got) {
@@ -96,7 +94,7 @@ func TestPrecedence(t *testing.T) {
 	}
 	// The output of Show must decode to the same configuration.
 	again := Default()
-	must.Do(t, decodeFile("shown", b.String(), &again))
+	must.Do(t, must.Err(decodeFile("shown", b.String(), &again)))
 	shown, was := keys(nil, &again), keys(nil, &l.Config)
 	for i := range was {
 		must.True(t, format(shown[i]) == format(was[i]), "shown %s = %s, is %s", was[i], format(shown[i]), format(was[i]))
@@ -194,7 +192,7 @@ func FuzzDecodeFile(f *testing.F) {
 	f.Add("a.b.c = {d = [1, {e = 2}]}")
 	f.Fuzz(func(t *testing.T, text string) {
 		c := Default()
-		if err := decodeFile("f.toml", text, &c); err == nil {
+		if _, err := decodeFile("f.toml", text, &c); err == nil {
 			for _, k := range keys(nil, &c) {
 				var v map[string]any
 				_, err := toml.Decode("x = "+format(k), &v)
@@ -416,10 +414,8 @@ func TestChallengersThatAreRefused(t *testing.T) {
 			must.True(t, err != nil && strings.HasPrefix(err.Error(), want), "got  %v\nwant %s", err, want)
 		})
 	}
-	_, err := Load(Source{File: func() string {
-		file := filepath.Join(t.TempDir(), "f.toml")
-		write(t, file, strings.Repeat("[[challenger]]\nname = 'a'\n", 17))
-		return file
-	}()})
+	file := filepath.Join(t.TempDir(), "f.toml")
+	write(t, file, strings.Repeat("[[challenger]]\nname = 'a'\n", 17))
+	_, err := Load(Source{File: file})
 	must.True(t, err != nil && strings.Contains(err.Error(), "17 challengers: want at most 16"), "%v", err)
 }

@@ -69,7 +69,7 @@ func TestDecodeReportsPlaceAndNearestName(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			err := decodeFile("f.toml", tt.text, new(sample))
+			_, err := decodeFile("f.toml", tt.text, new(sample))
 			must.Require(t, err != nil, "no error")
 			got := err.Error()
 			must.True(t, got == tt.want || strings.HasSuffix(tt.want, ": ") && strings.HasPrefix(got, tt.want), "got  %s\nwant %s", got, tt.want)
@@ -82,7 +82,7 @@ func TestDecodeReportsPlaceAndNearestName(t *testing.T) {
 func TestDecodeKeepsWhatIsNotNamed(t *testing.T) {
 	var c sample
 	c.Learner.Noise, c.Learner.Eta = "auto", 0.1
-	must.Do(t, decodeFile("f.toml", "[learner]\nlearning_rate = 0.0\nwait = '2s'", &c))
+	must.Do(t, must.Err(decodeFile("f.toml", "[learner]\nlearning_rate = 0.0\nwait = '2s'", &c)))
 	must.True(t, c.Learner.Noise == "auto" && c.Learner.Eta == 0 && c.Learner.Wait == 2*time.Second, "got %+v", c.Learner)
 }
 
@@ -149,9 +149,7 @@ func TestKeysAndEnvironment(t *testing.T) {
 
 func TestLines(t *testing.T) {
 	text := "# [learner]\n# noise = 1\n[learner]\nlearning_rate = 1\nnoise = '''\nbits = 2\n'''\nBits = 3\n[kafka.tls]\nca = 'd'\n"
-	known := keys(nil, new(sample))
-	d := must.Get(parse("f", text, known))(t)
-	must.EqualMaps(t, must.Get(d.decode(nil, d.root, known))(t), map[string]string{"learner": "f:3", "learner.learning_rate": "f:4", "learner.noise": "f:7",
+	must.EqualMaps(t, must.Get(decodeFile("f", text, new(sample)))(t), map[string]string{"learner": "f:3", "learner.learning_rate": "f:4", "learner.noise": "f:7",
 		"learner.bits": "f:8", "kafka": "f:9", "kafka.tls": "f:9", "kafka.tls.ca": "f:10"})
 }
 
