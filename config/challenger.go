@@ -3,13 +3,11 @@ package config
 // This file reads the tables [[challenger]], which configure further learners of the same stream.
 
 import (
-	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
-	"reflect"
+	"maps"
+	"regexp"
 	"slices"
-	"strings"
 
 	"github.com/BurntSushi/toml"
 
@@ -63,116 +61,70 @@ func (c *Config) TakeLearner(name string) {
 	}
 }
 
-// readChallengers decodes each table [[challenger]] over the current settings of the sections, and then applies --set
-// challenger.NAME.KEY. Errors name the challenger, not the line.
-func (l *Loaded) readChallengers(sets []string) error {
-	var all struct {
-		Tables []map[string]any `toml:"challenger"`
-	}
-	if _, err := toml.Decode(l.text, &all); err != nil {
-		return err
-	}
-	if len(all.Tables) > maxChallenger {
-		return fmt.Errorf("%s: %d challengers: want at most %d", l.file, len(all.Tables), maxChallenger)
+// readChallengers decodes each table [[challenger]] over the current settings of the sections. Errors name the
+// challenger, not the line.
+func (l *Loaded) readChallengers(d *document) error {
+	if n := len(d.challengers); n > maxChallenger {
+		return fmt.Errorf("%s: %d challengers: want at most %d", l.file, n, maxChallenger)
 	}
 	var errs []error
 	l.Challengers = nil
-	for _, table := range all.Tables {
+	for _, of := range d.challengers {
 		c := Challenger{Promote: promoteManual, Window: defaultWindow, Config: l.Learner, Drop: l.Record.Drop, Crosses: l.Record.Crosses, Groups: l.Record.Groups}
-		name, _ := table["name"].(string)
-		known := keys(&c)
-		for _, k := range known {
-			if valueOf(table, k.path) == nil {
-				continue
-			}
-			l.origins[challengerKey+"."+name+"."+k.String()] = l.file
-			if kind := k.value.Kind(); kind == reflect.Slice || kind == reflect.Map {
-				k.value.SetZero() // TOML would be decoded into the values of the sections
-			}
-		}
-		var text bytes.Buffer
-		err := toml.NewEncoder(&text).Encode(table)
-		if err == nil {
-			err = decodeFile(func(int) string { return fmt.Sprintf("%s: [[challenger]] %q", l.file, name) }, text.String(), &c)
-		}
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
+		_ = d.meta.PrimitiveDecode(of["name"], &c.Name) // the path of the keys; decode reports the error
+		origins, err := d.decode(c.path(), of, keys(c.path(), &c))
+		maps.Copy(l.origins, origins)
+		errs = append(errs, err)
 		l.Challengers = append(l.Challengers, c)
-	}
-	for _, flag := range sets {
-		if err := l.setChallenger(flag); err != nil {
-			errs = append(errs, err)
-		}
 	}
 	return errors.Join(errs...)
 }
 
-// setChallenger applies --set challenger.NAME.KEY=VALUE to a challenger.
-func (l *Loaded) setChallenger(flag string) error {
-	path, value, ok := strings.Cut(flag, "=")
-	parts := strings.Split(path, ".")
-	if !ok || len(parts) != 3 {
-		return fmt.Errorf("--set %s: want challenger.NAME.KEY=VALUE", path)
-	}
-	i := slices.IndexFunc(l.Challengers, func(c Challenger) bool { return c.Name == parts[1] })
-	if i < 0 {
-		return fmt.Errorf("--set %s: no challenger %q: the file has [[challenger]] %q", path, parts[1], l.challengerNames())
-	}
-	known := keys(&l.Challengers[i])
-	k := slices.IndexFunc(known, func(k key) bool { return k.String() == parts[2] && parts[2] != "name" })
-	if k < 0 {
-		return fmt.Errorf("--set %s: unknown key%s", path, suggest(parts[2], known))
-	}
-	l.origins[path] = "--set"
-	return known[k].set(known[k].unquoted(value), "--set "+path)
+// path returns the path of a key of the challenger.
+func (c *Challenger) path(names ...string) toml.Key {
+	return append(toml.Key{challengerKey, c.Name}, names...)
 }
 
-func (c *Config) challengerNames() []string {
-	names := make([]string, len(c.Challengers))
-	for i := range names {
-		names[i] = c.Challengers[i].Name
+// challengerKeys lists the settings of all challengers.
+func (l *Loaded) challengerKeys() (all []key) {
+	for i := range l.Challengers {
+		c := &l.Challengers[i]
+		all = append(all, keys(c.path(), c)...)
 	}
-	return names
+	return all
 }
 
 // checkChallengers returns the errors in the challengers. Each error names the challenger and the key.
 func (l *Loaded) checkChallengers() error {
-	if len(l.Challengers) == 0 {
+	var names []string
+	for _, c := range l.Challengers {
+		names = append(names, c.Name)
+	}
+	switch {
+	case len(names) == 0:
 		return nil
+	case l.Group.Name != "":
+		return fmt.Errorf("[[challenger]] %q: not supported in a group (group.name %q): remove the challengers, or unset group.name", names, l.Group.Name)
+	case len(l.Labels.Topics) > 0:
+		return fmt.Errorf("[[challenger]] %q: not supported with delayed labels (labels.topics): remove the challengers, or join the labels before learning", names)
 	}
 	var errs []error
-	why := ""
-	switch {
-	case l.Group.Name != "":
-		why = fmt.Sprintf("not supported in a group (group.name %q): remove the challengers, or unset group.name", l.Group.Name)
-	case len(l.Labels.Topics) > 0:
-		why = "not supported with delayed labels (labels.topics): remove the challengers, or join the labels before learning"
-	}
-	if why != "" {
-		return fmt.Errorf("[[challenger]] %q: %s", l.challengerNames(), why)
-	}
 	for i := range l.Challengers {
 		c := &l.Challengers[i]
-		if err := l.checkChallenger(c, l.Challengers[:i]); err != nil {
-			origin := l.file
-			if e, ok := errors.AsType[*event.KeyError](err); ok {
-				origin = cmp.Or(l.origins[challengerKey+"."+c.Name+"."+e.Key], origin)
-			}
-			errs = append(errs, fmt.Errorf("%s: [[challenger]] %q: %w", origin, c.Name, err))
+		if err := l.checkChallenger(c, names[:i]); err != nil {
+			errs = append(errs, fmt.Errorf("%s[[challenger]] %q: %w", l.position(err, c.path()...), c.Name, err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func (l *Loaded) checkChallenger(c *Challenger, before []Challenger) error {
+func (l *Loaded) checkChallenger(c *Challenger, before []string) error {
 	switch {
 	case !isName(c.Name):
 		return event.KeyErrorf("name", "name %q: want 1 to 32 lower-case letters, digits, - and _", c.Name)
 	case c.Name == run.Champion:
 		return event.KeyErrorf("name", "name %q is reserved for [learner]: choose another", c.Name)
-	case slices.ContainsFunc(before, func(b Challenger) bool { return b.Name == c.Name }):
+	case slices.Contains(before, c.Name):
 		return event.KeyErrorf("name", "name %q is used twice", c.Name)
 	case c.Promote != promoteManual && c.Promote != promoteAuto:
 		return event.KeyErrorf("promote", "promote %q: want %s or %s", c.Promote, promoteManual, promoteAuto)
@@ -197,19 +149,4 @@ func (l *Loaded) checkChallenger(c *Challenger, before []Challenger) error {
 	return alone.checkValidate()
 }
 
-func isName(name string) bool {
-	return len(name) >= 1 && len(name) <= 32 && !strings.ContainsFunc(name, func(c rune) bool {
-		return (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '_'
-	})
-}
-
-// ofChallenger reports whether a setting belongs to a challenger.
-func ofChallenger(flag string) bool { return strings.HasPrefix(flag, challengerKey+".") }
-
-// shownKey is a key with the header of its table and the origin of its value.
-type shownKey struct {
-	path   string
-	table  string
-	key    key
-	origin string
-}
+var isName = regexp.MustCompile(`^[a-z0-9_-]{1,32}$`).MatchString

@@ -371,40 +371,44 @@ var Template string
 // Loaded is a configuration with the origin of each value.
 type Loaded struct {
 	Config
-	file, text string            // name and text of the file
-	origins    map[string]string // origin by key: a variable or --set, "" for the file; absent for a default
+	file    string            // name of the file, or ""
+	origins map[string]string // FILE:LINE, a variable or --set, by key; FILE:LINE by table; absent for a default
 }
 
 // Load reads a configuration. An error names the file and line, the variable or the flag. Several errors are joined,
 // one per line.
 func Load(s Source) (*Loaded, error) {
-	l := &Loaded{Config: Default(), origins: map[string]string{}}
+	l := &Loaded{Config: Default(), file: s.File, origins: map[string]string{}}
 	if s.Base != nil {
 		l.Config = *s.Base
 	}
+	known := keys(nil, &l.Config)
+	d := new(document)
 	if s.File != "" {
-		data, err := readFile(s.File)
+		text, err := readFile(s.File)
 		if err != nil {
 			return nil, fmt.Errorf("reading the configuration: %w", err)
 		}
-		l.file, l.text = s.File, string(data)
-		if err := decodeFile(func(line int) string { return place(l.file, line) }, l.text, &l.Config); err != nil {
+		if d, err = parse(s.File, string(text), known); err != nil {
+			return nil, err
+		}
+		if l.origins, err = d.decode(nil, d.root, known); err != nil {
 			return nil, err
 		}
 	}
-	sets := slices.DeleteFunc(slices.Clone(s.Flags), func(flag string) bool { return !ofChallenger(flag) })
-	s.Flags = slices.DeleteFunc(slices.Clone(s.Flags), ofChallenger)
-	if err := l.override(s, keys(&l.Config)); err != nil {
+	if err := errors.Join(l.setVariables(s.Env, known), l.setFlags(s.Flags, known, false)); err != nil {
 		return nil, err
 	}
-	if err := l.readChallengers(sets); err != nil {
+	err := l.readChallengers(d)
+	own := slices.DeleteFunc(l.challengerKeys(), func(k key) bool { return k.name() == "name" }) // flags cannot change it
+	if err := errors.Join(err, l.setFlags(s.Flags, own, true)); err != nil {
 		return nil, err
 	}
 	l.Learner = l.Learner.WithPreset()
 	for i := range l.Challengers {
 		l.Challengers[i].Config = l.Challengers[i].Config.WithPreset()
 	}
-	if err := errors.Join(l.check(), l.checkChallengers()); err != nil {
+	if err := errors.Join(l.check(l.sections()), l.checkChallengers()); err != nil {
 		return nil, err
 	}
 	l.Record.Target, l.Record.Counts = loss.LabelsOf(l.Learner.Loss), loss.OfCounts(l.Learner.Noise)
@@ -427,187 +431,138 @@ func readFile(name string) ([]byte, error) {
 	return data, err
 }
 
-// origin returns the origin of a key's value, or "" for a default. To find the line in the file it parses the whole
-// file.
-func (l *Loaded) origin(path toml.Key) string {
-	origin, given := l.origins[path.String()]
-	if given && origin == "" {
-		return place(l.file, lineOf(l.text, path))
-	}
-	return origin
-}
-
-// override applies the environment and the flags to the configuration. It records the origin of every value.
-func (l *Loaded) override(s Source, known []key) error {
+// setVariables applies the environment to the known keys.
+func (l *Loaded) setVariables(env []string, known []key) error {
 	var errs []error
-	var all map[string]any
-	if _, err := toml.Decode(l.text, &all); err != nil {
-		return err
-	}
-	for _, k := range known {
-		if valueOf(all, k.path) != nil {
-			l.origins[k.String()] = ""
-		}
-	}
-	var strange []string // variables that match no key
+	secrets := []string{l.Kafka.SASL.PasswordEnv, l.Registry.PasswordEnv, l.Registry.TokenEnv, l.HTTP.TokenEnv}
 	var variables []string
 	for _, k := range known {
 		variables = append(variables, k.env())
 	}
-	for _, variable := range s.Env {
+	for _, variable := range env {
 		name, value, _ := strings.Cut(variable, "=")
-		if !strings.HasPrefix(name, envPrefix) {
-			continue
-		}
 		i := slices.Index(variables, name)
-		if i < 0 {
-			strange = append(strange, name)
-			continue
-		}
-		if err := known[i].set(value, name); err != nil {
-			errs = append(errs, err)
-		}
-		l.origins[known[i].String()] = name
-	}
-	for _, flag := range s.Flags {
-		name, value, ok := strings.Cut(flag, "=")
-		if !ok {
-			errs = append(errs, fmt.Errorf("--set %s: want section.key=value", flag))
-			continue
-		}
-		i := slices.IndexFunc(known, func(k key) bool { return k.String() == name })
-		if i < 0 {
-			// The error omits the value, which may be a secret given by mistake.
-			errs = append(errs, fmt.Errorf("--set %s: unknown key%s", name, suggest(name, known)))
-			continue
-		}
-		if err := known[i].set(known[i].unquoted(value), "--set "+name); err != nil {
-			errs = append(errs, err)
-		}
-		l.origins[name] = "--set"
-	}
-	for _, name := range strange {
-		switch section := sectionOfVariable(name, known); {
+		of := slices.IndexFunc(known, func(k key) bool { return strings.HasPrefix(name, key{path: k.path[:1]}.env()+"_") })
+		switch {
+		case i >= 0:
+			l.origins[known[i].String()] = name
+			errs = append(errs, known[i].setText(name, value))
 		case strings.HasPrefix(name, envPrefix+strings.ToUpper(challengerKey)+"_"):
 			errs = append(errs, fmt.Errorf("%s: variables cannot set keys of challengers: use [[challenger]] or --set challenger.NAME.KEY", name))
-		case section == "" || slices.Contains(l.secretVariables(), name):
-		default:
-			errs = append(errs, fmt.Errorf("%s: unknown key of [%s]%s", name, section, Nearest(name, variables)))
+		case of >= 0 && !slices.Contains(secrets, name):
+			errs = append(errs, fmt.Errorf("%s: unknown key of [%s]%s", name, known[of].path[0], Nearest(name, variables)))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// sectionOfVariable returns the section in the name of a variable BLANKOUT_SECTION_…. It returns "" if the variable has
-// another use.
-func sectionOfVariable(name string, known []key) string {
-	for _, k := range known {
-		if strings.HasPrefix(name, envPrefix+strings.ToUpper(k.path[0])+"_") {
-			return k.path[0]
-		}
-	}
-	return ""
-}
-
-// secretVariables returns the environment variables that hold passwords and tokens. They are not variables of keys.
-func (c *Config) secretVariables() []string {
-	return []string{c.Kafka.SASL.PasswordEnv, c.Registry.PasswordEnv, c.Registry.TokenEnv, c.HTTP.TokenEnv}
-}
-
-// check runs the check of every section. It adds the section and the origin of the value to each error.
-func (l *Loaded) check() error {
+// setFlags applies --set KEY=VALUE of the sections or of the challengers to the known keys.
+func (l *Loaded) setFlags(flags []string, known []key, ofChallengers bool) error {
 	var errs []error
-	for _, s := range l.sections() {
-		if err := s.check(); err != nil {
-			errs = append(errs, l.locate(s.name, err))
+	for _, flag := range flags {
+		name, value, ok := strings.Cut(flag, "=")
+		i := slices.IndexFunc(known, func(k key) bool { return k.String() == name })
+		switch {
+		case strings.HasPrefix(name, challengerKey+".") != ofChallengers:
+		case !ok:
+			errs = append(errs, fmt.Errorf("--set %s: want section.key=value", flag))
+		case i < 0:
+			// The error omits the value, which may be a secret given by mistake.
+			errs = append(errs, fmt.Errorf("--set %s: unknown key%s", name, suggest(name, known)))
+		default:
+			l.origins[name] = "--set"
+			errs = append(errs, known[i].setText("--set "+name, known[i].unquoted(value)))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// locate prefixes an error with its section and position. For a KeyError the position is the origin of the key's value.
-// For any other error it is the start of the table or section.
-func (l *Loaded) locate(section string, err error) error {
-	path := toml.Key{section}
+// check runs the checks of sections. It adds the section and its position to each error.
+func (l *Loaded) check(sections []section) error {
+	var errs []error
+	for _, s := range sections {
+		if err := s.check(); err != nil {
+			errs = append(errs, fmt.Errorf("%s[%s] %w", l.position(err, s.name), s.name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// position returns the position of an error in a table, with a colon. For a KeyError this is the origin of the key's
+// value. Otherwise it is the table, or else the file.
+func (l *Loaded) position(err error, path ...string) string {
 	if e, ok := errors.AsType[*event.KeyError](err); ok {
 		path = append(path, strings.Split(e.Key, ".")...)
 	}
-	origin := l.origin(path)
-	if origin == "" && l.file != "" {
-		line := 0
-		for n := max(1, len(path)-1); n > 0 && line == 0; n-- {
-			line = lineOf(l.text, path[:n])
-		}
-		origin = place(l.file, line)
+	origin := l.file
+	for n := range path {
+		origin = cmp.Or(l.origins[toml.Key(path[:n+1]).String()], origin)
 	}
-	if origin != "" {
-		origin += ": "
+	if origin == "" {
+		return ""
 	}
-	return fmt.Errorf("%s[%s] %w", origin, section, err)
+	return origin + ": "
 }
 
-// CheckSecrets reads the passwords and certificates that the configuration names and returns the first error. Load does
-// not read them.
+// CheckSecrets reads the passwords and certificates that the configuration names. Load does not read them.
 func (l *Loaded) CheckSecrets() error {
 	checks := []section{{"kafka", l.Kafka.CheckSecrets}, {"registry", l.Registry.CheckSecrets}}
 	if l.HTTP.Address != "" {
 		checks = append(checks, section{"http", l.HTTP.CheckSecrets})
 	}
-	for _, s := range checks {
-		if err := s.check(); err != nil {
-			return l.locate(s.name, err)
-		}
-	}
-	return nil
+	return l.check(checks)
 }
 
 // FilledTemplate returns Template with the values that were set by flags.
 func (l *Loaded) FilledTemplate() string {
-	lines := strings.Split(Template, "\n")
-	for _, k := range keys(&l.Config) {
-		if at := lineOf(Template, k.path); at > 0 && l.origins[k.String()] == "--set" {
-			lines[at-1] = k.path[len(k.path)-1] + " = " + format(k)
-		}
+	text := Template
+	for _, k := range l.flagged() {
+		at := strings.Index(text, "\n["+k.table()+"]\n")
+		at += strings.Index(text[at:], "\n"+k.name()+" = ") + 1
+		_, after, _ := strings.Cut(text[at:], "\n")
+		text = text[:at] + k.assignment() + "\n" + after
 	}
-	return strings.Join(lines, "\n")
+	return text
 }
 
-// AddFlags returns a TOML text with the values that were set by flags and whose keys the text does not have.
+// AddFlags returns a TOML text with the values that were set by flags and whose keys the text does not have. The text
+// has the form of a draft: lines KEY = VALUE under the header of each table.
 func (l *Loaded) AddFlags(text string) string {
-	for _, k := range keys(&l.Config) {
-		if l.origins[k.String()] != "--set" || lineOf(text, k.path) > 0 {
-			continue
-		}
-		header := "[" + strings.Join(k.path[:len(k.path)-1], ".") + "]\n"
-		line := k.path[len(k.path)-1] + " = " + format(k) + "\n"
-		if before, after, found := strings.Cut(text, "\n"+header); found {
-			text = before + "\n" + header + line + after
-		} else {
-			text = strings.TrimRight(text, "\n") + "\n\n" + header + line
+	for _, k := range l.flagged() {
+		header, line := "\n["+k.table()+"]\n", k.assignment()+"\n"
+		before, after, found := strings.Cut(text, header)
+		own, _, _ := strings.Cut("\n"+after, "\n[")
+		switch {
+		case strings.Contains(own, "\n"+k.name()+" = "):
+		case found:
+			text = before + header + line + after
+		default:
+			text = strings.TrimRight(text, "\n") + "\n" + header + line
 		}
 	}
 	return text
 }
 
-// Given returns the sorted keys that were set.
-func (l *Loaded) Given() []string { return slices.Sorted(maps.Keys(l.origins)) }
+// flagged returns the keys of the sections that were set by flags.
+func (l *Loaded) flagged() []key {
+	return slices.DeleteFunc(keys(nil, &l.Config), func(k key) bool { return l.origins[k.String()] != "--set" })
+}
 
-// shown returns the keys that Show writes, with their origins: those of the sections and those that challengers have
-// set.
-func (l *Loaded) shown() (out []shownKey) {
-	for _, k := range keys(&l.Config) {
-		out = append(out, shownKey{k.String(), "[" + strings.Join(k.path[:len(k.path)-1], ".") + "]", k, l.origin(k.path)})
-	}
-	for i := range l.Challengers {
-		c := &l.Challengers[i]
-		for _, k := range keys(c) {
-			path := challengerKey + "." + c.Name + "." + k.String()
-			if origin, given := l.origins[path]; given {
-				out = append(out, shownKey{path, "[[challenger]]", k, origin})
-			}
+// Given returns the sorted keys that were set.
+func (l *Loaded) Given() (given []string) {
+	for _, k := range l.shown() {
+		if l.origins[k.String()] != "" {
+			given = append(given, k.String())
 		}
 	}
-	return out
+	slices.Sort(given)
+	return given
+}
+
+// shown returns the keys that Show writes: those of the sections and those that challengers have set.
+func (l *Loaded) shown() []key {
+	own := slices.DeleteFunc(l.challengerKeys(), func(k key) bool { return l.origins[k.String()] == "" })
+	return append(keys(nil, &l.Config), own...)
 }
 
 // Show writes the effective configuration as TOML, with the origin of every value that is not a default. The output
@@ -617,17 +572,19 @@ func (l *Loaded) Show(w io.Writer) error {
 	var b strings.Builder
 	before := ""
 	for _, k := range l.shown() {
-		name := k.key.path[len(k.key.path)-1]
-		if table := strings.TrimSuffix(k.path, name); table != before {
+		if table := k.table(); table != before {
 			if before != "" {
 				b.WriteByte('\n')
 			}
-			fmt.Fprintln(&b, k.table)
 			before = table
+			if k.path[0] == challengerKey {
+				table = "[challenger]"
+			}
+			fmt.Fprintf(&b, "[%s]\n", table)
 		}
-		fmt.Fprintf(&b, "%s = %s", name, format(k.key))
-		if k.origin != "" {
-			fmt.Fprintf(&b, " # %s", k.origin)
+		b.WriteString(k.assignment())
+		if origin := l.origins[k.String()]; origin != "" {
+			b.WriteString(" # " + origin)
 		}
 		b.WriteByte('\n')
 	}
@@ -646,10 +603,10 @@ func (l *Loaded) Values() (map[string]Shown, error) {
 	out := map[string]Shown{}
 	for _, k := range l.shown() {
 		var parsed struct{ X any }
-		if _, err := toml.Decode("x = "+format(k.key), &parsed); err != nil {
-			return nil, fmt.Errorf("%s: %w", k.path, err)
+		if _, err := toml.Decode("x = "+format(k), &parsed); err != nil {
+			return nil, fmt.Errorf("%s: %w", k, err)
 		}
-		out[k.path] = Shown{parsed.X, k.origin}
+		out[k.String()] = Shown{parsed.X, l.origins[k.String()]}
 	}
 	return out, nil
 }

@@ -18,20 +18,24 @@ import (
 	"blankout/internal/must"
 )
 
-// placeIn returns the function that formats the position of a line in a file.
-func placeIn(name string) func(line int) string {
-	return func(line int) string { return place(name, line) }
+// decodeFile decodes a TOML text over the values in config. It returns the origins.
+func decodeFile(name, text string, config any) (map[string]string, error) {
+	d, err := parse(name, text, keys(nil, config))
+	if err != nil {
+		return nil, err
+	}
+	return d.decode(nil, d.root, keys(nil, config))
 }
 
 // TestTemplateIsTheDefault checks that the template has every key once with its default. Decoding the template over an
 // empty configuration must give Default.
 func TestTemplateIsTheDefault(t *testing.T) {
 	var got Config
-	must.Do(t, decodeFile(placeIn("blankout.toml"), Template, &got))
+	given := must.Get(decodeFile("blankout.toml", Template, &got))(t)
 	want := Default()
-	wanted := keys(&want)
-	for i, k := range keys(&got) {
-		if lineOf(Template, k.path) == 0 {
+	wanted := keys(nil, &want)
+	for i, k := range keys(nil, &got) {
+		if given[k.String()] == "" {
 			t.Errorf("the template does not name %s", k)
 		} else if got, want := format(k), format(wanted[i]); got != want {
 			t.Errorf("the template says %s = %s, the default is %s", k, got, want)
@@ -49,8 +53,8 @@ func TestFilledTemplate(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "f.toml")
 	write(t, file, text)
 	again := must.Get(Load(Source{File: file, Env: []string{"BLANKOUT_LEARNER_C=5"}}))(t)
-	for i, k := range keys(&l.Config) {
-		must.Equal(t, format(keys(&again.Config)[i]), format(k), k)
+	for i, k := range keys(nil, &l.Config) {
+		must.Equal(t, format(keys(nil, &again.Config)[i]), format(k), k)
 	}
 	lines, template := strings.Split(text, "\n"), strings.Split(Template, "\n")
 	changed := must.Count(len(lines), func(i int) bool { return lines[i] != template[i] })
@@ -62,9 +66,9 @@ func TestFilledTemplate(t *testing.T) {
 	again = must.Get(Load(Source{File: file}))(t)
 	must.Equal(t, again.Kafka.Brokers[0], "own:1")
 	must.Equal(t, again.Learner.C, 2)
-	for i, k := range keys(&l.Config) {
+	for i, k := range keys(nil, &l.Config) {
 		if l.origins[k.String()] == "--set" && k.String() != "kafka.brokers" {
-			must.Equal(t, format(keys(&again.Config)[i]), format(k), k)
+			must.Equal(t, format(keys(nil, &again.Config)[i]), format(k), k)
 		}
 	}
 }
@@ -90,8 +94,8 @@ func TestPrecedence(t *testing.T) {
 	}
 	// The output of Show must decode to the same configuration.
 	again := Default()
-	must.Do(t, decodeFile(placeIn("shown"), b.String(), &again))
-	shown, was := keys(&again), keys(&l.Config)
+	must.Do(t, must.Err(decodeFile("shown", b.String(), &again)))
+	shown, was := keys(nil, &again), keys(nil, &l.Config)
 	for i := range was {
 		must.True(t, format(shown[i]) == format(was[i]), "shown %s = %s, is %s", was[i], format(shown[i]), format(was[i]))
 	}
@@ -188,8 +192,8 @@ func FuzzDecodeFile(f *testing.F) {
 	f.Add("a.b.c = {d = [1, {e = 2}]}")
 	f.Fuzz(func(t *testing.T, text string) {
 		c := Default()
-		if err := decodeFile(placeIn("f.toml"), text, &c); err == nil {
-			for _, k := range keys(&c) {
+		if _, err := decodeFile("f.toml", text, &c); err == nil {
+			for _, k := range keys(nil, &c) {
 				var v map[string]any
 				_, err := toml.Decode("x = "+format(k), &v)
 				must.True(t, err == nil, "%s = %s: %v", k, format(k), err)
@@ -235,7 +239,7 @@ func TestAddressesAreHidden(t *testing.T) {
 			about = ""
 		}
 	}
-	for _, k := range keys(&c) {
+	for _, k := range keys(nil, &c) {
 		if k.value.Type() != reflect.TypeFor[event.Address]() {
 			must.True(t, !said[k.String()] && !strings.HasSuffix(k.String(), "url"), "%s may hold a URL: let it be a event.Address", k)
 			continue
@@ -272,7 +276,7 @@ func TestKeysInDocuments(t *testing.T) {
 	c := Default()
 	known := map[string]bool{}
 	sections := []string{}
-	for _, k := range keys(&c) {
+	for _, k := range keys(nil, &c) {
 		for n := 1; n <= len(k.path); n++ {
 			known[k.path[:n].String()] = true
 		}
@@ -308,8 +312,8 @@ func TestEventsOfValidations(t *testing.T) {
 		plain := strings.Trim(x.text, `"`)
 		for _, from := range []Source{{File: file}, {Flags: []string{"validate.events=" + plain}}, {Env: []string{"BLANKOUT_VALIDATE_EVENTS=" + plain}}} {
 			l := must.Get(Load(from))(t)
-			i := slices.IndexFunc(keys(&l.Config), func(k key) bool { return k.String() == "validate.events" })
-			got := format(keys(&l.Config)[i])
+			i := slices.IndexFunc(keys(nil, &l.Config), func(k key) bool { return k.String() == "validate.events" })
+			got := format(keys(nil, &l.Config)[i])
 			must.True(t, l.Validate.Events == x.want && got == x.text, "%s by %+v: %d, shown as %s", x.text, from, l.Validate.Events, got)
 		}
 	}
@@ -381,8 +385,8 @@ func TestChallengersThatAreRefused(t *testing.T) {
 		env, flags []string
 		want       string
 	}{
-		{"unknown key", head + "nosie = 'none'", nil, nil, `FILE: [[challenger]] "a": unknown key nosie, did you mean noise?`},
-		{"type", head + "\nc = 'one'", nil, nil, `FILE: [[challenger]] "a": c should be a number`},
+		{"unknown key", head + "nosie = 'none'", nil, nil, "FILE: unknown key challenger.a.nosie, did you mean challenger.a.noise?"},
+		{"type", head + "\nc = 'one'", nil, nil, "FILE: challenger.a.c should be a number"},
 		{"not TOML", head + "c = ", nil, nil, `FILE:5: challenger.c: `},
 		{"value", head + "window = 20000\nnoise = 'dropout:2'", nil, nil, `FILE: [[challenger]] "a": noise`},
 		{"record", head + "drop = ['label']", nil, nil, `FILE: [[challenger]] "a": label: field "label" is also named by drop`},
@@ -397,10 +401,10 @@ func TestChallengersThatAreRefused(t *testing.T) {
 		{"delayed labels", head + "[labels]\ntopics = ['l']\n[record]\nid = 'id'\n", nil, nil, `[[challenger]] ["a"]: not supported with delayed labels`},
 		{"a table alone", "[challenger]\nname = 'a'", nil, nil, `FILE:1: unknown key challenger: write [[challenger]], once for each`},
 		{"a variable", head, []string{"BLANKOUT_CHALLENGER_A_C=2"}, nil, "BLANKOUT_CHALLENGER_A_C: variables cannot set keys of challengers"},
-		{"a flag of nobody", head, nil, []string{"challenger.b.c=2"}, `--set challenger.b.c: no challenger "b"`},
-		{"a flag of no key", head, nil, []string{"challenger.a.cc=2"}, `--set challenger.a.cc: unknown key, did you mean c?`},
-		{"a flag of no value", head, nil, []string{"challenger.a=2"}, `--set challenger.a: want challenger.NAME.KEY=VALUE`},
-		{"a bad flag", head, nil, []string{"challenger.a.c=two"}, `--set challenger.a.c: c is "two" but should be a number`},
+		{"a flag of nobody", head, nil, []string{"challenger.b.c=2"}, "--set challenger.b.c: unknown key, did you mean challenger.a.c?"},
+		{"a flag of no key", head, nil, []string{"challenger.a.cc=2"}, "--set challenger.a.cc: unknown key, did you mean challenger.a.c?"},
+		{"a flag of no value", head, nil, []string{"challenger.a=2"}, "--set challenger.a: unknown key: write [[challenger]], once for each, or --set challenger.NAME.KEY=VALUE"},
+		{"a bad flag", head, nil, []string{"challenger.a.c=two"}, `--set challenger.a.c: challenger.a.c is "two" but should be a number`},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "f.toml")
@@ -410,10 +414,8 @@ func TestChallengersThatAreRefused(t *testing.T) {
 			must.True(t, err != nil && strings.HasPrefix(err.Error(), want), "got  %v\nwant %s", err, want)
 		})
 	}
-	_, err := Load(Source{File: func() string {
-		file := filepath.Join(t.TempDir(), "f.toml")
-		write(t, file, strings.Repeat("[[challenger]]\nname = 'a'\n", 17))
-		return file
-	}()})
+	file := filepath.Join(t.TempDir(), "f.toml")
+	write(t, file, strings.Repeat("[[challenger]]\nname = 'a'\n", 17))
+	_, err := Load(Source{File: file})
 	must.True(t, err != nil && strings.Contains(err.Error(), "17 challengers: want at most 16"), "%v", err)
 }

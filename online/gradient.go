@@ -2,7 +2,6 @@ package online
 
 import (
 	"fmt"
-	"strconv"
 
 	"blankout/internal/event"
 	"blankout/internal/loss"
@@ -27,17 +26,12 @@ func (n NoisyGradient) MarshalTOML() ([]byte, error) {
 
 // UnmarshalTOML accepts the result of MarshalTOML, and a boolean as a string.
 func (n *NoisyGradient) UnmarshalTOML(value any) error {
-	switch v := value.(type) {
-	case bool:
-		*n = NoisyGradient(strconv.FormatBool(v))
-		return nil
-	case string:
-		if v == "auto" || v == "true" || v == "false" {
-			*n = NoisyGradient(v)
-			return nil
-		}
+	text := fmt.Sprint(value)
+	if text != "auto" && text != "true" && text != "false" {
+		return fmt.Errorf(`%v: want "auto", true or false`, value)
 	}
-	return fmt.Errorf(`%v: want "auto", true or false`, value)
+	*n = NoisyGradient(text)
+	return nil
 }
 
 // Noisy reports whether the optimizer uses the gradient of the expected loss under the noise. If not, it works as in

@@ -45,21 +45,19 @@ func (n Events) MarshalTOML() ([]byte, error) {
 	return strconv.AppendUint(nil, uint64(n), 10), nil
 }
 
-// UnmarshalTOML parses the forms that MarshalTOML writes.
+// UnmarshalTOML parses the forms that MarshalTOML writes, and a number in quotes.
 func (n *Events) UnmarshalTOML(value any) error {
-	switch v := value.(type) {
-	case int64:
-		if v >= 0 {
-			*n = Events(v)
-			return nil
-		}
-	case string:
-		if v == "auto" {
-			*n = AutoEvents
-			return nil
-		}
+	text := fmt.Sprint(value)
+	if text == "auto" {
+		*n = AutoEvents
+		return nil
 	}
-	return fmt.Errorf(`%v: want "auto", or a number of records, 0 for never`, value)
+	number, err := strconv.ParseUint(text, 10, 63)
+	if err != nil {
+		return fmt.Errorf(`%v: want "auto", or a number of records, 0 for never`, value)
+	}
+	*n = Events(number)
+	return nil
 }
 
 // reported is the number of features in a report.
