@@ -3,6 +3,7 @@ package online
 // This file evaluates the published model: it computes the objective of the batch solvers at its weights.
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -65,7 +66,6 @@ type chunk struct {
 	weight  float64
 	wrong   float64         // weight of the wrong predictions
 	numbers measure.Numbers // regression measures
-	err     error
 }
 
 // read reads the events of a chunk, until it has this many events and features. It returns io.EOF after the last event.
@@ -96,14 +96,14 @@ func (e *evaluation) objective(ctx context.Context, s event.Source, threads int)
 			err = chunks[n].read(ctx, s, e.chunk)
 			n++
 		}
-		batch.Parallel(threads, n, func(i int) { chunks[i].err = e.evaluate(&chunks[i]) })
+		failed := batch.Each(ctx, threads, n, func(_ context.Context, i int) error { return e.evaluate(&chunks[i]) })
+		if failed != nil {
+			err = failed
+		}
 		for i := range chunks[:n] {
 			c := &chunks[i]
 			all.loss, all.weight, all.wrong = all.loss+c.loss, all.weight+c.weight, all.wrong+c.wrong
 			all.numbers.Merge(&c.numbers)
-			if c.err != nil {
-				err = c.err
-			}
 		}
 	}
 	if err != io.EOF {
@@ -116,9 +116,6 @@ func (e *evaluation) objective(ctx context.Context, s event.Source, threads int)
 	}
 	return e.penalty() + all.loss, wrong, numbers, nil
 }
-
-// weights returns the weights of a row, in the unit of targets.
-func (e *evaluation) weights(row []float64) []float64 { return row[e.Layout.Weight:][:e.Outputs] }
 
 // intercepts returns the intercepts in the unit of targets.
 func (e *evaluation) intercepts() []float64 {
@@ -133,13 +130,8 @@ func (e *evaluation) penalty() float64 {
 	if math.IsInf(e.c, 1) {
 		return 0
 	}
-	sum := 0.0
-	for slot := range e.Rows.Len() {
-		_, row := e.Rows.Column(slot)
-		for _, w := range e.weights(row) {
-			sum += w * w
-		}
-	}
+	norm := e.Norm() / cmp.Or(e.Layout.Scale, 1)
+	sum := norm * norm
 	if e.penalized {
 		for _, b := range e.intercepts()[:e.active] {
 			sum += b * b
@@ -275,7 +267,7 @@ func (e *evaluation) parameters(d *batch.Data) [][]float64 {
 	}
 	for column := range d.Columns() {
 		if row := e.Rows.Row(d.Column(column)); row != nil {
-			for k, v := range e.weights(row) {
+			for k, v := range row[e.Layout.Weight:][:e.Outputs] {
 				w[k][column] = v
 			}
 		}
