@@ -433,15 +433,21 @@ func (o *Expected) Weigh(m []float64) {
 	o.cached = false
 }
 
-// Losses returns the loss of every row at w, in the order of Weights. The loss of a row with weight 0 is 0.
-func (o *Expected) Losses(w []float64) []float64 {
+// Losses returns the loss of every row at w, in the order of Weights. The loss of a row with weight 0 is 0. The offsets
+// are added to the scores of the rows; nil adds nothing.
+func (o *Expected) Losses(w, offsets []float64) []float64 {
 	o.scores(w)
 	out := make([]float64, len(o.m))
 	for i, m := range o.m {
-		if m != 0 {
-			l, y := o.target(i / len(o.views))
-			out[i], _, _ = l.At(y, o.f[i], o.v[i])
+		if m == 0 {
+			continue
 		}
+		row, f := i/len(o.views), o.f[i]
+		if offsets != nil {
+			f += offsets[row]
+		}
+		l, y := o.target(row)
+		out[i], _, _ = l.At(y, f, o.v[i])
 	}
 	return out
 }

@@ -43,21 +43,33 @@ func (n *noising) setViews(d *Data, noise loss.Noise) loss.Noise {
 	return silent.Squares()
 }
 
-// silentGroups returns the sets of features of Data that fail together, as jointNoise does.
+// silentGroups returns the sets of features of Data that fail together, as jointNoise does. A product of fields of two
+// groups counts as failing with the rate of one group, see checkSilent.
 func silentGroups(d *Data, n loss.Silent) (*groupNoise, error) {
 	g, err := jointNoise(d, n.Squares())
 	if errors.Is(err, model.ErrNoGroups) {
 		return nil, fmt.Errorf("noise %v: %w", n, model.ErrNoGroups)
 	}
+	return g, err
+}
+
+// checkSilent returns an error if the noise is silent and a product of fields of two groups fails more often than each
+// of its groups, which an exact solution does not support.
+func (d *Data) checkSilent(noise loss.Noise) error {
+	n, ok := noise.(loss.Silent)
+	if !ok {
+		return nil
+	}
+	g, err := silentGroups(d, n)
 	if err != nil || g == nil {
-		return nil, err
+		return err
 	}
 	for _, pair := range g.pair {
 		if pair[1] >= 0 {
-			return nil, fmt.Errorf("noise %v: a product of fields of two groups dies more often than its groups do, which is not known here: leave out the crosses between groups, or take silent:%v", n, n.D)
+			return fmt.Errorf("noise %v: a product of fields of two groups dies more often than its groups do, which is not known here: leave out the crosses between groups, or take silent:%v", n, n.D)
 		}
 	}
-	return g, nil
+	return nil
 }
 
 // SetDead sets the value that each column of the Schema reads after a silent failure, in the units of the data. Only

@@ -127,7 +127,7 @@ func TrainFrom(ctx context.Context, d *Data, c Config, start [][]float64) (*Fit,
 		noise = loss.NoNoise{}
 	}
 	build, name, err := c.objective(noise)
-	if err != nil {
+	if err = cmp.Or(err, d.checkSilent(noise)); err != nil {
 		return nil, err
 	}
 	problems, err := c.Subproblems(d)

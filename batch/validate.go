@@ -400,7 +400,7 @@ func (v *Evidence) Exact(ctx context.Context, live *model.Linear, c ValidateConf
 		c.Loss = u.standardLoss()
 	}
 	build, name, err := c.objective(noise)
-	if err != nil {
+	if err = cmp.Or(err, all.checkSilent(noise)); err != nil {
 		return nil, err
 	}
 	if u != nil {

@@ -3,13 +3,14 @@ package online
 // This file evaluates the published model: it computes the objective of the batch solvers at its weights.
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"math"
 	"slices"
-	"sync"
 
+	"blankout/batch"
 	"blankout/internal/event"
 	"blankout/internal/loss"
 	"blankout/internal/measure"
@@ -28,7 +29,7 @@ func (l *Learner) Evaluate(ctx context.Context, s event.Source, threads int) (ob
 	l.predictor.experts.Publish(n.Table)
 	e := evaluation{
 		Linear: l.model(n.Schema(), n.Table).Compact().WithSeparateOutputs(), noise: l.predictor.noise(0), loss: l.set.levels.Loss, c: l.config.C, penalized: l.config.Intercept == "penalized",
-		bound: l.levels.Grouped() || n.Scaling.Scaler.Splines != nil, classes: l.classes, active: l.outputs.active(l.levels.Active()), decision: l.monitors.Decision(), dead: n.ReadsWhenDead,
+		classes: l.classes, active: l.outputs.active(l.levels.Active()), dead: n.ReadsWhenDead, chunk: 480_000,
 	}
 	if l.targets != nil {
 		e.unit = &l.targets.unit
@@ -38,43 +39,90 @@ func (l *Learner) Evaluate(ctx context.Context, s event.Source, threads int) (ob
 
 // evaluation sums the losses of complete events, and the errors of predictions.
 type evaluation struct {
-	*model.Linear                  // the published model with its own rows
-	noise         loss.Noise       // noise level that defines the objective
-	loss          loss.Loss        // loss in the unit of targets
-	c             float64          // weight of the losses relative to the ridge, see loss.Cost
-	penalized     bool             // whether the ridge includes the intercepts
-	bound         bool             // whether features that are dropped together, and splines, count as one
-	unit          *regression.Unit // unit of targets; nil for classification
-	classes       []float64        // class weights
-	active        int              // number of outputs in use
-	// dead returns the standardized value of a column when silently missing, for silent noise. If dead is nil, the value
-	// is 0.
-	dead     func(column uint32) float64
-	decision model.Decision
-
-	kappa float64
-	sum   evaluated
+	*model.Linear                             // the published model with its own rows
+	noise         loss.Noise                  // noise level that defines the objective
+	loss          loss.Loss                   // loss in the unit of targets
+	c             float64                     // weight of the losses relative to the ridge, see loss.Cost
+	penalized     bool                        // whether the ridge includes the intercepts
+	unit          *regression.Unit            // unit of targets; nil for classification
+	classes       []float64                   // class weights
+	active        int                         // number of outputs in use
+	dead          func(column uint32) float64 // standardized value of a column when silently missing; nil if it is 0
+	chunk         int                         // number of events and features in a chunk, which bounds the memory
 }
 
-type evaluated struct {
-	loss, weight, wrong float64
-	numbers             measure.Numbers // regression measures
+// chunk has consecutive events and their sums.
+type chunk struct {
+	batches []event.Batch // memory for batches, of which the first n are in use
+	n       int
+
+	// These have the labeled events, by row of data.
+	data     batch.Builder
+	weights  []float64   // event weights times class weights
+	measured []bool      // whether an event has been measured, because it has missing fields
+	cosines  [][]float64 // the part of the cosines in the scores, by output; nil for none
+
+	loss    float64 // kappa times the sum of the losses
+	weight  float64
+	wrong   float64         // weight of the wrong predictions
+	numbers measure.Numbers // regression measures
+}
+
+// read reads the events of a chunk, until it has this many events and features. It returns io.EOF after the last event.
+func (c *chunk) read(ctx context.Context, s event.Source, most int) error {
+	c.n = 0
+	for entries := 0; entries < most; {
+		if c.n == len(c.batches) {
+			c.batches = append(c.batches, event.Batch{})
+		}
+		if err := s.Next(ctx, &c.batches[c.n]); err != nil {
+			return err
+		}
+		for i := range c.batches[c.n].Examples {
+			entries += 1 + c.batches[c.n].Examples[i].Features.Len()
+		}
+		c.n++
+	}
+	return nil
 }
 
 // objective returns the results of Evaluate.
-func (e evaluation) objective(ctx context.Context, s event.Source, threads int) (objective, wrong float64, numbers *measure.NumbersReport, err error) {
-	if e.kappa = loss.Cost(e.loss, e.c); math.IsInf(e.kappa, 1) {
-		e.kappa = 1
+func (e *evaluation) objective(ctx context.Context, s event.Source, threads int) (objective, wrong float64, numbers *measure.NumbersReport, err error) {
+	var all chunk
+	chunks := make([]chunk, threads)
+	for err == nil {
+		n := 0
+		for n < threads && err == nil {
+			err = chunks[n].read(ctx, s, e.chunk)
+			n++
+		}
+		failed := batch.Each(ctx, threads, n, func(_ context.Context, i int) error { return e.evaluate(&chunks[i]) })
+		if failed != nil {
+			err = failed
+		}
+		for i := range chunks[:n] {
+			c := &chunks[i]
+			all.loss, all.weight, all.wrong = all.loss+c.loss, all.weight+c.weight, all.wrong+c.wrong
+			all.numbers.Merge(&c.numbers)
+		}
 	}
-	if err := e.run(ctx, s, threads); err != nil {
-		return math.NaN(), math.NaN(), nil, err
+	if err != io.EOF {
+		return math.NaN(), math.NaN(), nil, fmt.Errorf("evaluating: %w", err)
 	}
-	if wrong = e.sum.wrong / e.sum.weight; e.unit != nil {
+	if wrong = all.wrong / all.weight; e.unit != nil {
 		wrong = math.NaN()
-		report := e.sum.numbers.Report(e.unit.Loss(e.loss))
+		report := all.numbers.Report(e.unit.Loss(e.loss))
 		numbers = &report
 	}
-	return e.penalty() + e.sum.loss, wrong, numbers, nil
+	return e.penalty() + all.loss, wrong, numbers, nil
+}
+
+// intercepts returns the intercepts in the unit of targets.
+func (e *evaluation) intercepts() []float64 {
+	if e.unit != nil {
+		return []float64{e.unit.Own(e.Intercept[0])}
+	}
+	return e.Intercept
 }
 
 // penalty returns the ridge penalty of the weights.
@@ -82,260 +130,158 @@ func (e *evaluation) penalty() float64 {
 	if math.IsInf(e.c, 1) {
 		return 0
 	}
-	sum := 0.0
-	for slot := range e.Rows.Len() {
-		_, row := e.Rows.Column(slot)
-		for _, w := range row[model.ScalerWidth:][:e.Outputs] {
-			sum += w * w
-		}
-	}
+	norm := e.Norm() / cmp.Or(e.Layout.Scale, 1)
+	sum := norm * norm
 	if e.penalized {
-		for _, b := range e.Intercept[:e.active] {
-			if e.unit != nil {
-				b = e.unit.Own(b)
-			}
+		for _, b := range e.intercepts()[:e.active] {
 			sum += b * b
 		}
 	}
 	return sum
 }
 
-// run evaluates the events of a Source with several goroutines. It sums each batch separately, and adds the sums in the
-// order of the batches.
-func (e *evaluation) run(ctx context.Context, s event.Source, threads int) error {
-	type work struct {
-		batch *event.Batch
-		sum   *evaluated
-	}
-	todo, free := make(chan work, 2*threads), make(chan *event.Batch, 2*threads)
-	for range cap(free) {
-		free <- &event.Batch{}
-	}
-	var workers sync.WaitGroup
-	for range threads {
-		workers.Go(func() {
-			w := e.worker()
-			for x := range todo {
-				*x.sum = w.batch(x.batch)
-				free <- x.batch
-			}
-		})
-	}
-	var sums []*evaluated
-	var err error
-	for {
-		b := <-free
-		if err = s.Next(ctx, b); err != nil {
-			break
+// evaluate computes the sums of a chunk.
+func (e *evaluation) evaluate(c *chunk) error {
+	*c = chunk{batches: c.batches, n: c.n, data: batch.Builder{Splines: e.Scaler.Splines}, cosines: make([][]float64, e.Outputs)}
+	for _, b := range c.batches[:c.n] {
+		if err := e.add(c, b.Examples); err != nil {
+			return err
 		}
-		sums = append(sums, &evaluated{})
-		todo <- work{b, sums[len(sums)-1]}
 	}
-	close(todo)
-	workers.Wait()
-	if err != io.EOF {
-		return fmt.Errorf("evaluating: %w", err)
+	if len(c.weights) == 0 {
+		return nil
 	}
-	for _, s := range sums {
-		e.sum.loss += s.loss
-		e.sum.weight += s.weight
-		e.sum.wrong += s.wrong
-		e.sum.numbers.Merge(&s.numbers)
+	d, err := e.data(c)
+	if err != nil {
+		return err
+	}
+	w := e.parameters(d)
+	scores := make([]float64, e.Outputs)
+	for i, done := range c.measured {
+		if done {
+			continue
+		}
+		for k := range scores {
+			if scores[k] = d.Row(i).Dot(w[k]) + w[k][d.Columns()]; c.cosines[k] != nil {
+				scores[k] += c.cosines[k][i]
+			}
+		}
+		if e.unit != nil {
+			scores[0] = e.unit.Score(scores[0])
+		}
+		e.measure(c, d.Label(i), d.Target(i), d.Weight(i), scores, model.MissingVariance{})
+	}
+	if slices.Max(c.weights) == 0 {
+		return nil
+	}
+	p := batch.Problem{Data: d, Y: make([]float64, d.Rows()), Weight: c.weights, Loss: e.loss, Noise: e.noise, Kappa: 1,
+		Intercept: batch.FreeIntercept, Penalty: batch.Ridge(d.Columns(), 0, batch.FreeIntercept)}
+	if !math.IsInf(e.c, 1) {
+		p.Kappa = loss.Cost(e.loss, e.c)
+	}
+	for k := range e.active {
+		for i := range p.Y {
+			if p.Y[i] = rows.Y(d.Label(i), k, e.Outputs); e.unit != nil {
+				p.Y[i] = e.unit.Standard(e.unit.Clip(d.Target(i)))
+			}
+		}
+		o, err := batch.NewExpected(p)
+		if err != nil {
+			return err
+		}
+		c.loss += batch.Dot(o.Weights(), o.Losses(w[k], c.cosines[k]))
 	}
 	return nil
 }
 
-// evaluator is the scratch memory of one goroutine.
-type evaluator struct {
-	*evaluation
-	silent     *loss.Silent // nil for other noise
-	gone       []float64    // value of each feature when silently missing; nil if all are 0
-	below      []float64    // by output: score of an event whose features are all silently missing
-	basis      *deadBasis
-	c0, c1, c2 float64
-	sumsq      []float64
-	own        loss.Loss // loss in the stream's unit
-	scaler     model.Scaler
-	rows       rows.Event
-	withDense  event.Vec
-	left       event.Example // scratch for Declare
-	columns    []uint32
-	places     []uint32
-	groups     *rows.Groups // nil if no features are dropped together
-	f, lag, q  []float64
-}
-
-func (e *evaluation) worker() *evaluator {
-	w := &evaluator{evaluation: e, own: e.loss, scaler: e.Scaler, sumsq: make([]float64, e.Outputs)}
-	if e.unit != nil {
-		w.own = e.unit.Loss(e.loss)
-	}
-	noise := e.noise
-	if silent, ok := noise.(loss.Silent); ok {
-		w.silent, noise, w.below = &silent, silent.Squares(), make([]float64, e.Outputs)
-		if e.dead != nil && e.Scaler.Splines != nil {
-			w.basis = newDeadBasis(e.Scaler.Splines, e.dead)
+// add adds the labeled events to a chunk. It measures the predictions for events with missing fields.
+func (e *evaluation) add(c *chunk, examples []event.Example) error {
+	var room event.Example
+	var x event.Vec
+	scores := make([]float64, e.Outputs)
+	silent, _ := e.noise.(loss.Silent)
+	grouped := loss.IsGrouped(e.noise) || silent.Groups
+	for i := range examples {
+		ex := e.Declare(&examples[i], &room)
+		if ex.Label == event.Unlabeled || ex.Weight == 0 || !ex.Usable() {
+			continue
+		}
+		x = e.Standardized(ex, event.Vec{Index: x.Index[:0], Value: x.Value[:0]})
+		missing := e.Handling(ex).Policy() != ""
+		if missing {
+			e.measure(c, ex.Label, ex.Target, ex.Weight, e.Score(ex, scores), model.ScoreVariance(e.Linear, ex))
+		}
+		if c.measured = append(c.measured, missing); grouped {
+			c.data.Fields(ex)
+		}
+		c.weights = append(c.weights, ex.Weight*e.classes[ex.Label])
+		if err := c.data.Add(&event.Example{Features: x, Label: ex.Label, Target: ex.Target, Weight: ex.Weight, Offset: ex.Offset}); err != nil {
+			return err
+		}
+		if e.Cosines != nil {
+			clear(scores)
+			e.AddCosines(x, model.MissingHandling{}, scores)
+			for k, f := range scores {
+				c.cosines[k] = append(c.cosines[k], f)
+			}
 		}
 	}
-	w.c0, w.c1, w.c2 = noise.Coefficients()
-	if w.c2 != 0 {
-		w.groups = rows.NewGroups(model.NewGrouping(e.Schema), []loss.Noise{noise}, e.Outputs, e.bound)
-	}
-	w.f, w.lag, w.q = make([]float64, e.Outputs), make([]float64, e.Outputs), make([]float64, e.Outputs)
-	if w.c0 > 0 {
+	return nil
+}
+
+// data returns the events of a chunk, for the noise.
+func (e *evaluation) data(c *chunk) (*batch.Data, error) {
+	if c0, _, _ := e.noise.Coefficients(); c0 > 0 || e.Scaler.Splines != nil {
+		// An event of weight 0 has all columns, because constant noise also acts on absent features, and because a
+		// spline column that no number has may be one of a silently missing number.
+		var all event.Example
 		for slot := range e.Rows.Len() {
-			_, row := e.Rows.Column(slot)
-			for k, v := range row[model.ScalerWidth:][:e.Outputs] {
-				w.sumsq[k] += v * v
+			column, _ := e.Rows.Column(slot)
+			all.Features.Index = append(all.Features.Index, column)
+		}
+		slices.Sort(all.Features.Index)
+		all.Features.Value = make([]float64, e.Rows.Len())
+		c.weights = append(c.weights, 0)
+		if err := c.data.Add(&all); err != nil {
+			return nil, err
+		}
+	}
+	schema := e.Schema
+	if model.NewGrouping(schema).Check() != nil {
+		schema = schema.Clone()
+		schema.ColumnGroups = &event.ColumnGroups{Every: math.MaxInt32} // without groups, all features are in one group
+	}
+	d := c.data.Data(schema)
+	if loss.IsSilent(e.noise) && e.dead != nil {
+		return d.WithDead(e.dead)
+	}
+	return d, nil
+}
+
+// parameters returns the weights of the columns of d, and then the intercept, by output and in the unit of targets.
+func (e *evaluation) parameters(d *batch.Data) [][]float64 {
+	w := make([][]float64, e.Outputs)
+	for k, b := range e.intercepts() {
+		w[k] = make([]float64, d.Columns()+1)
+		w[k][d.Columns()] = b
+	}
+	for column := range d.Columns() {
+		if row := e.Rows.Row(d.Column(column)); row != nil {
+			for k, v := range row[e.Layout.Weight:][:e.Outputs] {
+				w[k][column] = v
 			}
 		}
 	}
 	return w
 }
 
-// gather collects the standardized features of an event. It omits features without a row.
-func (w *evaluator) gather(e *event.Example) {
-	s, x := &w.rows, w.scaler.Columns(e.Features, &w.withDense)
-	if w.basis != nil {
-		x = w.basis.with(x)
+// measure adds the prediction for an event to the sums of a chunk.
+func (e *evaluation) measure(c *chunk, label int, target, weight float64, scores []float64, missing model.MissingVariance) {
+	if c.weight += weight; e.unit != nil {
+		value := e.Value(scores[0])
+		low, high := e.Interval(value, missing)
+		c.numbers.Add(e.unit.Loss(e.loss), target, weight, value, low, high, 1)
+	} else if e.Predict(scores) != label {
+		c.wrong += weight
 	}
-	s.Reset(x.Len())
-	w.gone = w.gone[:0]
-	s.Rows = w.Rows.Find(x.Index, &w.places, s.Rows)
-	w.columns = w.columns[:0]
-	n := 0
-	for i, row := range s.Rows {
-		if row == nil {
-			continue
-		}
-		value := x.Value[i]
-		if w.scaler.Mode != model.StandardizeNone {
-			value = w.scaler.Apply(row[:model.ScalerWidth], value)
-		}
-		if w.silent != nil && w.dead != nil {
-			z := w.dead(x.Index[i])
-			value -= z
-			w.gone = append(w.gone, z)
-		}
-		s.Rows[n], s.X[n], s.Ridge[n] = row, value, 0
-		if s.Basis[n] = value * value; w.groups == nil {
-			s.Basis[n] = w.c1*value + w.c2*value*value
-		}
-		w.columns = append(w.columns, x.Index[i])
-		n++
-	}
-	s.Rows, s.X, s.Basis, s.Ridge = s.Rows[:n], s.X[:n], s.Basis[:n], s.Ridge[:n]
-}
-
-// addDead adds the scores of silently missing features to the intercepts in f. The scores of the remaining features
-// must then use the difference between each value and its value when missing.
-func (w *evaluator) addDead() {
-	for i, z := range w.gone {
-		for k, v := range w.rows.Rows[i][model.ScalerWidth:][:w.Outputs] {
-			w.f[k] += z * v
-		}
-	}
-	copy(w.below, w.f)
-}
-
-// deadBasis lists the spline columns of each number that are not 0 when the number is silently missing. An event with
-// the number must also list these columns, with value 0.
-type deadBasis struct {
-	splines *model.Splines
-	columns [][]uint32
-	room    event.Vec
-}
-
-func newDeadBasis(splines *model.Splines, dead func(column uint32) float64) *deadBasis {
-	h := &deadBasis{splines: splines, columns: make([][]uint32, len(splines.Columns))}
-	for i := range h.columns {
-		for knot := range splines.Knots[i] {
-			if hat := splines.BasisColumn(i, knot); dead(hat) != 0 {
-				h.columns[i] = append(h.columns[i], hat)
-			}
-		}
-	}
-	return h
-}
-
-// with returns x and, with value 0, the spline columns that the numbers in x would have when silently missing.
-func (h *deadBasis) with(x event.Vec) event.Vec {
-	numbers, _ := slices.BinarySearch(x.Index, model.FirstBasisColumn)
-	h.room.Index, h.room.Value = append(h.room.Index[:0], x.Index...), append(h.room.Value[:0], x.Value...)
-	for i, column := range h.splines.Columns {
-		if _, ok := slices.BinarySearch(x.Index[:numbers], column); !ok {
-			continue
-		}
-		for _, hat := range h.columns[i] {
-			if at, ok := slices.BinarySearch(h.room.Index, hat); !ok {
-				h.room.Index, h.room.Value = slices.Insert(h.room.Index, at, hat), slices.Insert(h.room.Value, at, 0)
-			}
-		}
-	}
-	return h.room
-}
-
-func (w *evaluator) batch(b *event.Batch) (sum evaluated) {
-	for i := range b.Examples {
-		e := w.Declare(&b.Examples[i], &w.left)
-		if e.Label == event.Unlabeled || e.Weight == 0 || !e.Usable() {
-			continue
-		}
-		s := &w.rows
-		w.gather(e)
-		copy(w.f, w.Intercept)
-		if w.unit != nil {
-			w.f[0] = w.unit.Own(w.f[0])
-		}
-		if w.Cosines != nil {
-			w.AddCosines(w.Standardized(e, event.Vec{}), model.MissingHandling{}, w.f)
-		}
-		w.addDead()
-		clear(w.q)
-		switch {
-		case w.groups != nil:
-			w.groups.Arrange(s, e, w.columns, &w.scaler)
-			w.groups.Sum(s, model.ScalerWidth, 0, w.f, w.lag)
-			copy(w.q, w.groups.Variance)
-		case w.Outputs == 1:
-			for i, row := range s.Rows {
-				v := row[model.ScalerWidth]
-				w.f[0] += s.X[i] * v
-				w.q[0] += s.Basis[i] * v * v
-			}
-		default:
-			// The third sum is not needed; rows.Sum writes it to f again.
-			rows.Sum(s.Rows, model.ScalerWidth, 0, s.X, s.Basis, w.f[:w.active], w.lag[:w.active], w.q[:w.active])
-		}
-		for k := range w.active {
-			y := rows.Y(e.Label, k, w.Outputs)
-			if w.unit != nil {
-				y = w.unit.Standard(w.unit.Clip(e.Target))
-			}
-			value := 0.0
-			if w.silent != nil {
-				value, _, _, _ = w.silent.At(w.loss, y, w.f[k]-w.below[k], w.below[k], w.q[k])
-			} else {
-				value, _, _ = w.loss.At(y, w.f[k], w.q[k]+w.c0*w.sumsq[k])
-			}
-			sum.loss += w.kappa * e.Weight * w.classes[e.Label] * value
-		}
-		sum.weight += e.Weight
-		if w.unit != nil {
-			value, v := w.unit.Value(w.f[0]), model.MissingVariance{}
-			if w.Handling(e).Policy() != "" {
-				value, v = w.Value(w.Score(e, w.f)[0]), model.ScoreVariance(w.Linear, e)
-			}
-			low, high := w.Interval(value, v)
-			sum.numbers.Add(w.own, e.Target, e.Weight, value, low, high, 1)
-			continue
-		}
-		if w.Handling(e).Policy() != "" {
-			w.Score(e, w.f)
-		}
-		if w.decision.Predict(w.f) != e.Label {
-			sum.wrong += e.Weight
-		}
-	}
-	return sum
 }

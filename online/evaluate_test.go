@@ -11,6 +11,7 @@ import (
 	"blankout/internal/loss"
 	"blankout/internal/model"
 	"blankout/internal/must"
+	"blankout/online/regression"
 )
 
 // TestObjective checks the objective of a model with only an intercept: the sum of the losses of the labels, weighted
@@ -27,12 +28,12 @@ func testObjective(t *testing.T, hat float64) {
 	m := evaluation{
 		Linear: &model.Linear{Head: model.Head{Schema: &event.Schema{NumericIndices: true}, Outputs: 1, Intercept: []float64{0.4}, Layout: model.Layout{Width: model.ScalerWidth + 1, Weight: model.ScalerWidth}, Scaler: model.Scaler{Mode: model.StandardizeNone}},
 			Rows: model.NewTable(model.ScalerWidth + 1)},
-		noise: loss.Dropout{Q: 0.2}, loss: loss.LogisticGaussian{}, c: 3, penalized: true, classes: []float64{1, 5}, active: 1,
+		noise: loss.Dropout{Q: 0.2}, loss: loss.LogisticGaussian{}, c: 3, penalized: true, classes: []float64{1, 5}, active: 1, chunk: 200,
 	}
 	row := m.Rows.Touch(2)
 	row[model.StatInverse], row[model.ScalerWidth] = 1, 0.7
 	if hat != 0 {
-		m.bound, m.Scaler.Splines = true, &model.Splines{Columns: []uint32{2}, Knots: [][]float64{model.Present()}}
+		m.Scaler.Splines = &model.Splines{Columns: []uint32{2}, Knots: [][]float64{model.Present()}}
 		row := m.Rows.Touch(model.FirstBasisColumn)
 		row[model.StatInverse], row[model.ScalerWidth] = 1, hat
 	}
@@ -88,7 +89,7 @@ func TestSilentObjective(t *testing.T) {
 					Linear: &model.Linear{Head: model.Head{Schema: s, Outputs: outputs, Intercept: []float64{0.4, -0.2, 0.1},
 						Layout: model.Layout{Width: model.ScalerWidth + outputs, Weight: model.ScalerWidth}, Scaler: model.Scaler{Mode: model.StandardizeNone}},
 						Rows: model.NewTable(model.ScalerWidth + outputs)},
-					noise: n, loss: loss.LogisticGaussian{}, c: 3, bound: curved, classes: []float64{1, 5, 1}, active: outputs,
+					noise: n, loss: loss.LogisticGaussian{}, c: 3, classes: []float64{1, 5, 1}, active: outputs, chunk: 1,
 				}
 				r := rand.New(rand.NewPCG(1, 2))
 				dead := map[uint32]float64{1: 0.5, 3: -2}
@@ -176,6 +177,98 @@ func TestSilentObjective(t *testing.T) {
 					got, fraction, _, err := m.objective(t.Context(), eventtest.Source(b), threads)
 					must.True(t, err == nil && math.Abs(got-want) <= 1e-9*want && math.Abs(fraction-wrong/weight) <= 1e-12,
 						"%s, %d threads: objective %v, wrong %v, %v; want %v, %v", name, threads, got, fraction, err, want, wrong/weight)
+				}
+			}
+		}
+	}
+}
+
+// TestObjectiveOfNoises checks the objectives of several classes and of a regression under constant noise, noise of
+// groups and no noise, with and without a ridge. Constant noise must also act on a column that no event has.
+func TestObjectiveOfNoises(t *testing.T) {
+	for _, noise := range []loss.Noise{loss.NoNoise{}, loss.Gaussian{SD: 0.4}, loss.GroupDropout{Q: 0.2, Groups: 0.3}} {
+		for _, outputs := range []int{1, 3} { // 1 is a regression
+			for _, c := range []float64{3, math.Inf(1)} {
+				s := event.NewSchema(20, []string{"a", "b", "c"}, 3)
+				fields := []uint16{s.AddField(event.Field{Name: "x", Kind: event.Numeric, Group: "g"}), s.AddField(event.Field{Name: "y", Kind: event.Numeric}), s.AddField(event.Field{Name: "z", Kind: event.Numeric, Group: "g"})}
+				m := evaluation{
+					Linear: &model.Linear{Head: model.Head{Schema: s, Loss: "logistic", Outputs: outputs, Intercept: []float64{0.4, -0.2, 0.1}[:outputs],
+						Layout: model.Layout{Width: model.ScalerWidth + outputs, Weight: model.ScalerWidth}, Scaler: model.Scaler{Mode: model.StandardizeNone}},
+						Rows: model.NewTable(model.ScalerWidth + outputs)},
+					noise: noise, loss: loss.LogisticGaussian{}, c: c, penalized: true, classes: []float64{1, 5, 0}, active: outputs, chunk: 100,
+				}
+				center, scale := 0.0, 1.0
+				if outputs == 1 {
+					unit := regression.NewUnit(loss.Real, 0)
+					center, scale = 7, 2.5
+					unit.Center, unit.Scale = center, scale
+					m.unit, m.loss, m.Loss, m.Layout.Scale = &unit, loss.Huber{D: 1}, "huber:2.5", scale
+				}
+				r := rand.New(rand.NewPCG(1, 2))
+				squares, ridge := make([]float64, outputs), 0.0
+				for column := range uint32(4) {
+					for k := range outputs {
+						w := r.NormFloat64()
+						m.Rows.Touch(column + 1)[model.ScalerWidth+k] = w
+						squares[k] += w * w
+					}
+				}
+				for k, b := range m.Intercept {
+					ridge += squares[k] + (b-center)/scale*(b-center)/scale
+				}
+				kappa, exact := must.Either(math.IsInf(c, 1), 1, loss.Cost(m.loss, c)), m.loss
+				if clean := m.loss.Facts().Clean; clean != nil && noise == loss.Noise(loss.NoNoise{}) {
+					exact = clean
+				}
+				want, wrong, weight := must.Either(math.IsInf(c, 1), 0, ridge), 0.0, 0.0
+				var b event.Batch
+				for range 200 {
+					e := event.Example{Label: must.Either(outputs == 1, 0, r.IntN(3)), Weight: r.Float64()}
+					for j := range uint32(3) {
+						eventtest.Put(&e, j+1, r.NormFloat64(), fields[j])
+					}
+					if outputs == 1 {
+						e.Target = center + scale*r.NormFloat64()
+					}
+					b.Examples = append(b.Examples, e)
+					best, at := math.Inf(-1), 0
+					for k := range outputs {
+						f, own, parts := (m.Intercept[k]-center)/scale, 0.0, [2]float64{} // of the groups g and y
+						for j, x := range e.Features.Value {
+							part := x * m.Rows.Row(uint32(j + 1))[model.ScalerWidth+k]
+							f, own = f+part, own+part*part
+							parts[j%2] += part
+						}
+						v := 0.0
+						switch n := noise.(type) {
+						case loss.Gaussian:
+							v = n.SD * n.SD * squares[k]
+						case loss.GroupDropout:
+							own, of := n.Q/(1-n.Q)*own, n.Groups/(1-n.Groups)
+							v = of*(parts[0]*parts[0]+parts[1]*parts[1]) + (1+of)*own
+						}
+						y := must.Either(e.Label == k, 1.0, -1)
+						if outputs == 1 {
+							y = (e.Target - center) / scale
+							wrong += e.Weight * math.Abs(y-f) * scale
+						}
+						value, _, _ := exact.At(y, f, v)
+						want += kappa * e.Weight * m.classes[e.Label] * value
+						if f > best {
+							best, at = f, k
+						}
+					}
+					if weight += e.Weight; outputs > 1 && at != e.Label {
+						wrong += e.Weight
+					}
+				}
+				for _, threads := range []int{1, 3} {
+					got, fraction, numbers, err := m.objective(t.Context(), eventtest.Source(event.Batch{Examples: b.Examples[:60]}, event.Batch{Examples: b.Examples[60:]}), threads)
+					if outputs == 1 {
+						fraction = *numbers.MAE
+					}
+					must.True(t, err == nil && math.Abs(got-want) <= 1e-9*want && math.Abs(fraction-wrong/weight) <= 1e-12,
+						"%v, c %v, %d outputs, %d threads: objective %v, wrong %v, %v; want %v, %v", noise, c, outputs, threads, got, fraction, err, want, wrong/weight)
 				}
 			}
 		}

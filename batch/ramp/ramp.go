@@ -87,7 +87,7 @@ func (o *Objective) ValueGrad(w, grad []float64) float64 {
 // and their number.
 func (o *Objective) split(w []float64) (flat float64, count int) {
 	o.data.Weigh(o.m)
-	losses := o.data.Losses(w)
+	losses := o.data.Losses(w, nil)
 	copy(o.now, o.m)
 	for i, m := range o.m {
 		if m != 0 && losses[i] >= o.cut {

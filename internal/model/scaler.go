@@ -427,13 +427,16 @@ func SpreadInverse(stats []float64, total float64) float64 {
 	return 0
 }
 
-// Standardized appends the standardized features of an event to out: all columns that have a row, and a 0 for each
-// absent dense column.
-func (m *Linear) Standardized(e *event.Example, out event.Vec) event.Vec {
+// Standardized returns the standardized features of an event: all columns that have a row, and a 0 for each absent dense
+// column. The result is in the memory of room.
+func (m *Linear) Standardized(e *event.Example, room event.Vec) event.Vec {
 	e = m.declared(e)
-	standardizes := m.standardizes()
-	for column, x := range m.Scaler.Each(e.Features) {
-		if e.MissesColumn(m.Scaler.Splines.Source(column)) {
+	standardizes, missing := m.standardizes(), len(e.MissingColumns) > 0
+	all := m.Scaler.Columns(e.Features, &room)
+	out := event.Vec{Index: room.Index[:0], Value: room.Value[:0]} // all may be in the same memory, and is read first
+	for i, column := range all.Index {
+		x := all.Value[i]
+		if missing && e.MissesColumn(m.Scaler.Splines.Source(column)) {
 			continue
 		}
 		if standardizes {
@@ -441,7 +444,7 @@ func (m *Linear) Standardized(e *event.Example, out event.Vec) event.Vec {
 			if row == nil {
 				continue
 			}
-			x = m.Scaler.Apply(m.Stats(row), x)
+			x = m.Scaler.Apply(row[m.Layout.Stats:][:ScalerWidth], x)
 		}
 		out.Index = append(out.Index, column)
 		out.Value = append(out.Value, x)
