@@ -61,7 +61,7 @@ type Directory struct {
 	// Mu protects the Directory, its Logs and their Segments. A caller locks it for all methods except Sync. The files
 	// of Segments are closed by the goroutine that calls Sync.
 	Mu      sync.Mutex
-	path    string
+	Path    string
 	System  System // see Lock
 	lock    *flock.Flock
 	logs    []*Log
@@ -91,7 +91,7 @@ func Lock(directory string, s System) (*Directory, error) {
 	if s.Sync == nil {
 		s.Sync = Sync
 	}
-	return &Directory{path: directory, System: s, lock: lock}, nil
+	return &Directory{Path: directory, System: s, lock: lock}, nil
 }
 
 // Log is a log of a Directory.
@@ -124,7 +124,7 @@ type Segment struct {
 func (d *Directory) Open(suffix, magic string) (*Log, error) {
 	l := &Log{directory: d, suffix: suffix, magic: magic}
 	d.logs = append(d.logs, l)
-	entries, err := os.ReadDir(d.path)
+	entries, err := os.ReadDir(d.Path)
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +162,7 @@ func (l *Log) head(number uint64) []byte {
 
 // Name returns the name of a file of the Directory.
 func (d *Directory) Name(number uint64, suffix string) string {
-	return filepath.Join(d.path, fmt.Sprintf("%016x%s", number, suffix))
+	return filepath.Join(d.Path, fmt.Sprintf("%016x%s", number, suffix))
 }
 
 // Begin adds a segment. The next Flush creates its file.
@@ -323,11 +323,11 @@ func (d *Directory) Sync() error {
 		err = errors.Join(err, failpoint.Here("seglog.sync"), g.file.Sync())
 	}
 	if changed {
-		err = errors.Join(err, d.System.Sync(d.path))
+		err = errors.Join(err, d.System.Sync(d.Path))
 	}
 	d.Mu.Lock()
 	if err != nil {
-		d.broken = &BrokenError{fmt.Errorf("%s: %w", d.path, err)}
+		d.broken = &BrokenError{fmt.Errorf("%s: %w", d.Path, err)}
 		return d.broken
 	}
 	for i, g := range dirty {

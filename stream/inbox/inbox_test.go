@@ -569,42 +569,6 @@ func TestLearnedEventsAreNotCut(t *testing.T) {
 	}
 }
 
-// TestRemovedDirectory checks that no request is acknowledged once the directory or the file of the log is gone.
-func TestRemovedDirectory(t *testing.T) {
-	for _, remove := range []func(dir, name string) error{
-		func(dir, _ string) error { return os.RemoveAll(dir) },
-		func(_, name string) error { return os.Remove(name) },
-		func(_, name string) error {
-			return errors.Join(os.Rename(name, name+".old"), os.WriteFile(name, nil, 0o600))
-		},
-	} {
-		dir := filepath.Join(t.TempDir(), "inbox")
-		l := open(t, dir, Options{})
-		add(t, l, "", events(0, 1))
-		must.Do(t, remove(dir, l.log.Segments[0].Name))
-		_, err := l.Append(context.Background(), nil, events(1, 1))
-		must.Require(t, err != nil && strings.Contains(err.Error(), "until the learner restarts"), "%v", err)
-	}
-}
-
-// TestDirectoryIsSynced checks that the directory is synced after a file is created, because a power failure could
-// otherwise remove the file.
-func TestDirectoryIsSynced(t *testing.T) {
-	dir, synced := t.TempDir(), 0
-	o := Options{Segment: 300, system: seglog.System{Sync: func(directory string) error {
-		must.Equal(t, directory, dir, "synced")
-		synced++
-		return nil
-	}}}
-	l := open(t, dir, o)
-	for i := range 16 {
-		add(t, l, "", events(i, 1))
-	}
-	must.Require(t, len(l.log.Segments) > 2 && synced == len(l.log.Segments), "%d times for %d files", synced, len(l.log.Segments))
-	o.system.Sync = func(string) error { return errors.New("input/output error") }
-	must.ErrorContains(t, must.Err(Open(t.TempDir(), o)), "input/output error", "a directory that cannot be synced")
-}
-
 // TestReaderWakes checks that a reader that waits receives a single request.
 func TestReaderWakes(t *testing.T) {
 	l := open(t, t.TempDir(), Options{})

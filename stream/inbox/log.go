@@ -31,7 +31,6 @@ import (
 // Any goroutine may call its methods.
 type Log struct {
 	options Options
-	path    string
 	wake    chan struct{} // signals that posts has entries
 	ended   chan struct{} // closed when the writer has ended
 
@@ -106,7 +105,7 @@ func (e *DamageError) Error() string {
 // Open opens the log in a directory, which it creates if necessary.
 func Open(directory string, o Options) (_ *Log, err error) {
 	o.Most, o.Segment, o.Log = cmp.Or(o.Most, 64<<20), cmp.Or(o.Segment, 64<<20), cmp.Or(o.Log, slog.New(slog.DiscardHandler))
-	l := &Log{options: o, path: directory, wake: make(chan struct{}, 1), ended: make(chan struct{}), grown: make(chan struct{})}
+	l := &Log{options: o, wake: make(chan struct{}, 1), ended: make(chan struct{}), grown: make(chan struct{})}
 	switch l.dir, err = seglog.Lock(directory, o.system); {
 	case errors.Is(err, seglog.ErrInUse):
 		return nil, fmt.Errorf("the events that wait to be learned in %w", err)
@@ -142,11 +141,12 @@ func (l *Log) open() (err error) {
 		}
 		// The process ended while it wrote the head of this segment.
 		begun = max(begun, int64(g.Number))
-		if err := errors.Join(l.keep(g.Number, data), l.log.Remove(l.log.Last())); err != nil {
+		if err := errors.Join(l.keep(g.Number, data), l.log.Remove(g)); err != nil {
 			return err
 		}
 	}
-	return l.begin()
+	_, err = l.begin()
+	return err
 }
 
 // recover reads the last segment, whose content is data. It changes no segment, because the start may still be refused.
@@ -194,7 +194,8 @@ func (l *Log) recover(g *seglog.Segment, data []byte) (whole bool, err error) {
 	}
 	l.options.Log.Warn("the end of a file of events is damaged; the damaged events had been learned", "file", g.Name, "from", l.next, "to", l.options.Learned-1)
 	l.next = l.options.Learned
-	return true, l.begin()
+	_, err = l.begin()
+	return true, err
 }
 
 // keep writes an incomplete end, of which number is the first event, to another file.
@@ -204,21 +205,21 @@ func (l *Log) keep(number uint64, end []byte) error {
 		return err
 	}
 	_, err = f.Write(end)
-	return errors.Join(err, f.Sync(), f.Close(), l.dir.System.Sync(l.path))
+	return errors.Join(err, f.Sync(), f.Close(), l.dir.System.Sync(l.dir.Path))
 }
 
 // begin starts a new segment. A Source reads it once it is on disk.
-func (l *Log) begin() error {
+func (l *Log) begin() (g *seglog.Segment, err error) {
 	l.dir.Mu.Lock()
-	g := l.log.Begin(uint64(l.next), l.keys.encode())
+	g = l.log.Begin(uint64(l.next), l.keys.encode())
 	l.dir.Mu.Unlock()
-	err := l.dir.Sync()
+	err = l.dir.Sync()
 	if err != nil {
 		l.dir.Mu.Lock()
 		defer l.dir.Mu.Unlock()
 		err = fmt.Errorf("beginning %s: %w", g.Name, errors.Join(err, l.log.Remove(g)))
 	}
-	return err
+	return g, err
 }
 
 // Append writes the events of a request, and returns their place once they are on disk. keys is empty, or has one key for
@@ -346,7 +347,9 @@ func (l *Log) arrange(posts []*post) (data []byte, added keys, next int64) {
 // writeAll writes frames and syncs them. A failed write is undone, so that the next attempt may succeed. If a sync
 // fails, the content of the disk is unknown, and the Log is broken.
 func (l *Log) writeAll(data []byte) (err error) {
+	l.dir.Mu.Lock()
 	g := l.log.Last() // no other goroutine changes this segment
+	l.dir.Mu.Unlock()
 	if l.torn != nil {
 		if err = l.keep(uint64(l.next), l.torn); err == nil {
 			err = l.dir.Sync() // removes the end from the segment
@@ -357,10 +360,9 @@ func (l *Log) writeAll(data []byte) (err error) {
 		l.torn = nil
 	}
 	if g.Size() >= l.options.Segment {
-		if err = l.begin(); err != nil {
+		if g, err = l.begin(); err != nil {
 			return l.failed(err)
 		}
-		g = l.log.Last()
 	}
 	l.dir.Mu.Lock()
 	size := g.Size()
@@ -383,9 +385,10 @@ func (l *Log) writeAll(data []byte) (err error) {
 
 // failed returns the error of writing. After a BrokenError, it makes all further writes fail.
 func (l *Log) failed(err error) error {
-	if _, broken := errors.AsType[*seglog.BrokenError](err); !broken && isDiskFull(err) {
+	switch _, broken := errors.AsType[*seglog.BrokenError](err); {
+	case !broken && isDiskFull(err):
 		return fmt.Errorf("%w: %w", ErrDiskFull, err)
-	} else if !broken {
+	case !broken:
 		return err
 	}
 	l.dir.Mu.Lock()

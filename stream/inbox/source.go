@@ -43,10 +43,10 @@ func NewSource(l *Log, c record.Config, s *event.Schema, from event.Offsets) (*S
 	g := l.log.Find(uint64(max(p.Next, first)))
 	l.dir.Mu.Unlock()
 	if !known && first > 0 {
-		return nil, fmt.Errorf("events before number %d over HTTP were learned by a checkpoint that is missing: restore it, or remove %s", first, l.path)
+		return nil, fmt.Errorf("events before number %d over HTTP were learned by a checkpoint that is missing: restore it, or remove %s", first, l.dir.Path)
 	}
 	if p.Next < first || p.Next > end {
-		return nil, &DamageError{l.path, fmt.Sprintf("the checkpoint continues with event %d, but the log contains events %d to %d", p.Next, first, end)}
+		return nil, &DamageError{l.dir.Path, fmt.Sprintf("the checkpoint continues with event %d, but the log contains events %d to %d", p.Next, first, end)}
 	}
 	n := &Source{log: l, decoder: decoder, schema: s}
 	return n, n.start(g, p.Next)
@@ -82,7 +82,9 @@ func (n *Source) start(g *seglog.Segment, to int64) error {
 		n.next, at = f.first, start
 		break
 	}
-	n.log.move(place{g.Number, int64(at)})
+	n.log.dir.Mu.Lock()
+	n.log.reader = place{g.Number, int64(at)}
+	n.log.dir.Mu.Unlock()
 	if n.next == to {
 		return nil
 	}
@@ -133,12 +135,6 @@ func (n *Source) read() (ok bool, err error) {
 	n.frame, n.left = f, f.events
 	l.reader.at += int64(end)
 	return true, nil
-}
-
-func (l *Log) move(to place) {
-	l.dir.Mu.Lock()
-	l.reader = to
-	l.dir.Mu.Unlock()
 }
 
 // Next implements event.Source.

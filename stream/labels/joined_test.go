@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"testing"
 	"time"
@@ -156,17 +155,6 @@ func TestTimesOutAfterRestart(t *testing.T) {
 		must.Equal(t, timedOut(t, j, 30_000), 5, "timeouts after", n, "events that are over")
 		must.Do(t, j.Close())
 	}
-}
-
-// TestCutIsDurable checks that the next checkpoint removes the entries that a restart has cut off, even if no event has
-// arrived since. Otherwise a later restart could find these entries.
-func TestCutIsDurable(t *testing.T) {
-	directory, state := pastJoin(t, 10, 3)
-	j := must.Get(Open(testConfig(200), directory, state))(t)
-	must.Equal(t, j.store.end, 10, "entries after going back")
-	must.Get(j.Freeze().Block())(t)
-	must.Equal(t, must.Get(os.Stat(j.store.heads.Segments[0].Name))(t).Size(), j.store.heads.Segments[0].Start+10*headSize, "size")
-	must.Do(t, j.Close())
 }
 
 // TestFirstRecordOutOfLine checks the only record of an added partition, with a time far ahead of all clocks. This

@@ -34,7 +34,6 @@ import (
 // and the next flush writes them. Any goroutine may call the methods of a store. But only one goroutine may call the
 // methods that change which events wait.
 type store struct {
-	path string
 	*seglog.Directory
 	heads, bodies *seglog.Log
 	index         index
@@ -45,6 +44,7 @@ type store struct {
 	expired uint64
 	next    *entry
 	body    []byte // result of the method event
+	head    []byte // the newest head, for its memory
 	// A new segment starts after most entries or mostBytes bytes of bodies.
 	most, mostBytes int
 }
@@ -151,7 +151,7 @@ func (e *DamageError) Error() string {
 // openStore opens the store in a directory and goes back to a tick. sum is the expected checksum, which detects a store
 // of another log. first is the oldest tick within the wait.
 func openStore(directory string, tick, sum, first uint64) (_ *store, err error) {
-	s := &store{path: directory, most: segmentEntries, mostBytes: segmentBytes}
+	s := &store{most: segmentEntries, mostBytes: segmentBytes}
 	switch s.Directory, err = seglog.Lock(directory, seglog.System{}); {
 	case errors.Is(err, seglog.ErrInUse):
 		return nil, fmt.Errorf("the waiting events in %w: give each learner its own labels.directory", err)
@@ -211,7 +211,7 @@ func (s *store) goBack(tick, sum, first uint64) error {
 		return err
 	}
 	if len(s.heads.Segments) == 0 {
-		return &StateError{s.path, "there are none"}
+		return &StateError{s.Path, "there are none"}
 	}
 	s.expired = math.MaxUint64
 	cut, n := "", 0 // reason why the log ends in the last of n segments
@@ -227,7 +227,7 @@ func (s *store) goBack(tick, sum, first uint64) error {
 		}
 		if from, before := since(g); n == 0 {
 			if s.end, s.after, s.sum = g.Number, from, before; from > first {
-				return &StateError{s.path, fmt.Sprintf("events from record %d on are needed, but those before %d were removed", first, from)}
+				return &StateError{s.Path, fmt.Sprintf("events from record %d on are needed, but those before %d were removed", first, from)}
 			}
 		}
 		var err error
@@ -238,7 +238,7 @@ func (s *store) goBack(tick, sum, first uint64) error {
 	switch {
 	case s.sum == sum:
 	case cut == "" || cut == later:
-		return &StateError{s.path, "they never got as far, or are others"}
+		return &StateError{s.Path, "they never got as far, or are others"}
 	default:
 		return &DamageError{s.heads.Segments[n-1].Name, cut}
 	}
@@ -279,7 +279,7 @@ func (s *store) readHeads(g *seglog.Segment, tick, first uint64) (cut string, er
 			switch {
 			case e.label:
 			case bodies == nil || bodies.Number != from:
-				return "", &StateError{s.path, fmt.Sprintf("events from record %d on are needed, but those up to %d were removed", first, e.tick)}
+				return "", &StateError{s.Path, fmt.Sprintf("events from record %d on are needed, but those up to %d were removed", first, e.tick)}
 			case int64(e.at+e.length) > bodies.Size():
 				return "", &DamageError{bodies.Name, "it is cut short"}
 			}
@@ -341,10 +341,11 @@ func (s *store) put(e *entry, body []byte, was *entry, found bool) error {
 		e.at, e.length, e.hash = int(s.bodies.Last().Size()), len(body), xxhash.Sum64(body)
 		s.bodies.Last().Append(body)
 	}
-	c := coder.Coder{Out: make([]byte, seglog.FrameBytes, headSize)}
+	c := coder.Coder{Out: slices.Grow(s.head, headSize)[:seglog.FrameBytes]}
 	e.code(&c)
 	seglog.Seal(c.Out)
 	s.heads.Last().Append(c.Out)
+	s.head = c.Out[:0]
 	e.number = s.end
 	s.end, s.after, s.sum = s.end+1, e.tick+1, add(s.sum, c.Out)
 	s.index.put(e.id, e.number, was.number, found, s.heads.Segments[0].Number)
@@ -357,7 +358,7 @@ func (s *store) event(of *standing) ([]byte, error) {
 	defer s.Mu.Unlock()
 	g := s.bodies.Find(of.event - 1)
 	if g == nil {
-		return nil, &DamageError{s.path, fmt.Sprintf("the event of record %d was removed", of.event-1)}
+		return nil, &DamageError{s.Path, fmt.Sprintf("the event of record %d was removed", of.event-1)}
 	}
 	s.body = slices.Grow(s.body[:0], of.length)[:of.length]
 	if err := g.ReadAt(s.body, int64(of.at)); err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
