@@ -58,18 +58,19 @@ type File interface {
 
 // Directory is a locked directory of logs.
 type Directory struct {
-	// Mu protects the Directory, its Logs and their Segments. A caller locks it for all methods except Sync. The files
-	// of Segments are closed by the goroutine that calls Sync.
+	// Mu protects the Directory, its Logs and their Segments. A caller locks it for all methods except Sync. While
+	// another goroutine calls Sync, only Segments whose bytes are all on disk may be removed.
 	Mu      sync.Mutex
 	Path    string
-	System  System // see Lock
+	System  System
 	lock    *flock.Flock
 	logs    []*Log
 	changed bool  // whether a file was created or removed since the directory was synced
 	broken  error // reason why written data may not be on disk, or nil
 }
 
-// Lock creates the directory if necessary, and locks it. Only the owner may read its files, which contain events.
+// Lock creates the directory if necessary, and locks it. Only the owner may read its files, which contain events. The
+// error wraps ErrInUse if another process has locked it.
 func Lock(directory string, s System) (*Directory, error) {
 	if err := os.MkdirAll(directory, 0o700); err != nil {
 		return nil, err
