@@ -15,6 +15,7 @@ import (
 	"blankout/batch/validate"
 	"blankout/internal/event"
 	"blankout/internal/failpoint"
+	"blankout/internal/seglog"
 	"blankout/online"
 	"blankout/online/health"
 	"blankout/stream/labels"
@@ -113,7 +114,7 @@ func (s *saver) write(state *frozen, more []event.Block, waiting *labels.Frozen)
 		var block event.Block
 		block, err = waiting.Block()
 		more = append(more, block)
-		if broken := (*labels.BrokenError)(nil); errors.As(err, &broken) {
+		if broken := (*seglog.BrokenError)(nil); errors.As(err, &broken) {
 			err = FinalError{err}
 		}
 	}

@@ -4,6 +4,7 @@ package main
 // the format.
 
 import (
+	"cmp"
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
@@ -136,13 +137,38 @@ func (a *answers) add(e *event.Example, scores, probabilities []float64, place f
 	return err
 }
 
+// addMean writes the answer of a set of shards for e, as add does for one model.
+func (a *answers) addMean(e *event.Example, p *served.Prediction, place func() string) (err error) {
+	switch {
+	case a.json != nil:
+		return a.json.Encode(p)
+	case a.csv != nil:
+		row := []string{cmp.Or(p.ID, string(e.Key), place()), p.Class, digits(p.Probability)}
+		if p.Value != nil {
+			row = append(row[:1], digits(*p.Value), "", "")
+		}
+		if p.Value != nil && p.Low != nil {
+			row[2], row[3] = digits(*p.Low), digits(*p.High)
+		}
+		return a.csv.Write(row)
+	case p.Value != nil:
+		_, err = fmt.Fprintln(a.out, *p.Value)
+	default:
+		_, err = fmt.Fprintln(a.out, event.Printable(p.Class), p.Score)
+	}
+	return err
+}
+
+// digits returns all digits of a number.
+func digits(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
+
 // number returns the predicted value of a regression score. If the model has a distribution of residuals, number also
 // returns the bounds of the prediction interval.
 func (a *answers) number(e *event.Example, score float64) []string {
 	value := a.model.Value(score)
-	row := []string{strconv.FormatFloat(value, 'g', -1, 64), "", ""}
+	row := []string{digits(value), "", ""}
 	if low, high := a.model.Interval(value, model.ScoreVariance(a.model.Model, e)); low <= high {
-		row[1], row[2] = strconv.FormatFloat(low, 'g', -1, 64), strconv.FormatFloat(high, 'g', -1, 64)
+		row[1], row[2] = digits(low), digits(high)
 	} else if a.csv == nil {
 		row = row[:1]
 	}
@@ -150,7 +176,6 @@ func (a *answers) number(e *event.Example, score float64) []string {
 }
 
 func (a *answers) rowOf(e *event.Example, scores, probabilities []float64, place func() string) []string {
-	number := func(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
 	id := string(e.Key)
 	if id == "" {
 		id = place()
@@ -160,10 +185,10 @@ func (a *answers) rowOf(e *event.Example, scores, probabilities []float64, place
 		a.row = append(a.row, a.number(e, scores[0])...)
 	} else {
 		k := a.model.Head.Predict(scores)
-		a.row = append(a.row, a.model.Schema.Classes[k], number(probabilities[k]))
+		a.row = append(a.row, a.model.Schema.Classes[k], digits(probabilities[k]))
 		if !a.short {
 			for _, k := range a.shown() {
-				a.row = append(a.row, number(probabilities[k]))
+				a.row = append(a.row, digits(probabilities[k]))
 			}
 		}
 	}

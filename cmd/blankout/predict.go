@@ -205,12 +205,7 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	if err != nil {
 		return err
 	}
-	path := p.predictions(o)
-	out, err := p.create(path)
-	if err != nil {
-		return err
-	}
-	screen := p.newScreen(10 * time.Second)
+	path, screen := p.predictions(o), p.newScreen(10*time.Second)
 	measures := measure.NewEvaluation(len(head.Schema.Classes))
 	measures.Positive = schema.PositiveClass(head.Positive)
 	reader := newFillReader(read.Model)
@@ -225,15 +220,7 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	scores, probabilities := make([]float64, head.Outputs), make([]float64, max(head.Outputs, 2))
 	seen := examined{model: read, known: known, zero: -1, refuse: o.unknown == "refuse"}
 	unmet, oddTime := unseen{model: read, byField: map[uint16]*fieldUnseen{}}, false
-	write, err := newAnswers(out, o.out, read, reader, schema, &o.data, o.explain)
-	if err != nil {
-		return errors.Join(fmt.Errorf("%s: %w", o.model, err), out.Close())
-	}
-	err = o.data.eachPlaced(ctx, o.data.paths, schema, func(in *packedBatch, i int, place func() string) error {
-		if o.maxEvents > 0 && seen.n == o.maxEvents {
-			return errEnough
-		}
-		e := &in.Examples[i]
+	err = p.eachAnswer(ctx, o, read, reader, schema, &seen.n, func(in *packedBatch, e *event.Example, write *answers, place func() string) error {
 		if field := o.data.record.Time; field != "" && !oddTime {
 			if text := health.OddTime(e.Time, field); text != "" {
 				oddTime = true
@@ -267,7 +254,7 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 		}
 		return write.add(e, s, probabilities, place)
 	})
-	if err = errors.Join(err, flushed(write.csv), out.Close()); err != nil {
+	if err != nil {
 		return err
 	}
 	if o.explain.form != "" {
@@ -291,6 +278,25 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	}
 	p.printUnlabeled(&seen, o)
 	return p.classesResult(o, head, measures.Report(), about)
+}
+
+// eachAnswer calls f for each example and where its prediction goes, until n is --max-events.
+func (p *program) eachAnswer(ctx context.Context, o *predictFlags, m *served.Model, reader *fillReader, s *event.Schema, n *int, f func(in *packedBatch, e *event.Example, write *answers, place func() string) error) error {
+	out, err := p.create(p.predictions(o))
+	if err != nil {
+		return err
+	}
+	write, err := newAnswers(out, o.out, m, reader, s, &o.data, o.explain)
+	if err != nil {
+		return errors.Join(fmt.Errorf("%s: %w", o.model, err), out.Close())
+	}
+	err = o.data.eachPlaced(ctx, o.data.paths, s, func(in *packedBatch, i int, place func() string) error {
+		if o.maxEvents > 0 && *n == o.maxEvents {
+			return errEnough
+		}
+		return f(in, &in.Examples[i], write, place)
+	})
+	return errors.Join(err, flushed(write.csv), out.Close())
 }
 
 // classesResult prints the measures of a classification.

@@ -3,13 +3,11 @@ package main
 // This file makes the command predict score examples with all shards of a group.
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
 	"path/filepath"
-	"strconv"
 
 	"blankout/app/served"
 	"blankout/internal/event"
@@ -43,19 +41,11 @@ func (p *program) predictWithShards(ctx context.Context, o *predictFlags, m *ser
 	schema := m.Record.Schema()
 	schema.Target = m.Target()
 	o.data.record.KeepValue, o.data.record.Unlabeled = true, o.unlabeled
-	out, err := p.create(p.predictions(o))
-	if err != nil {
-		return err
-	}
 	x := shardAnswers{model: m, keyed: o.key != "", refuse: o.unknown == "refuse"}
-	x.write, err = newAnswers(out, o.out, m, nil, schema, &o.data, o.explain)
-	err = errors.Join(err, o.data.eachPlaced(ctx, o.data.paths, schema, func(in *packedBatch, i int, place func() string) error {
-		if o.maxEvents > 0 && x.measures.Examples == o.maxEvents {
-			return errEnough
-		}
-		return x.add(ctx, &in.Examples[i], in.Schema, place)
-	}))
-	if err = errors.Join(err, flushed(x.write.csv), out.Close()); err != nil {
+	err := p.eachAnswer(ctx, o, m, nil, schema, &x.measures.Examples, func(in *packedBatch, e *event.Example, write *answers, place func() string) error {
+		return x.add(ctx, e, in.Schema, write, place)
+	})
+	if err != nil {
 		return err
 	}
 	x.finish(o.data.tally.refused)
@@ -67,14 +57,13 @@ type shardAnswers struct {
 	model    *served.Model
 	keyed    bool // answer with the shard of an example's key
 	refuse   bool // refuse examples of which no shard has seen a feature
-	write    *answers
 	sums     measure.Classes
 	squares  float64 // weighted sum of squared errors, for regression
 	measures shardMeasures
 }
 
 // add answers an example of a Schema. The function place is that of answers.add.
-func (x *shardAnswers) add(ctx context.Context, e *event.Example, s *event.Schema, place func() string) error {
+func (x *shardAnswers) add(ctx context.Context, e *event.Example, s *event.Schema, write *answers, place func() string) error {
 	r := record.Record{Value: e.Value, Time: e.Time}
 	if x.keyed {
 		r.Key = e.Key
@@ -98,32 +87,7 @@ func (x *shardAnswers) add(ctx context.Context, e *event.Example, s *event.Schem
 		class := s.Classes[e.Label]
 		x.sums.Add(answer.Class == class, e.Weight, measure.LogLoss(answer.Probabilities[class]), 1)
 	}
-	switch {
-	case x.write.json != nil:
-		return x.write.json.Encode(answer)
-	case x.write.csv != nil:
-		return x.write.csv.Write(rowOf(e, &answer, place))
-	case answer.Value != nil:
-		_, err = fmt.Fprintln(x.write.out, *answer.Value)
-	default:
-		_, err = fmt.Fprintln(x.write.out, event.Printable(answer.Class), answer.Score)
-	}
-	return err
-}
-
-// rowOf returns the row of standard output, as answers.rowOf does for one model.
-func rowOf(e *event.Example, a *served.Prediction, place func() string) []string {
-	number := func(x *float64) string {
-		if x == nil {
-			return ""
-		}
-		return strconv.FormatFloat(*x, 'g', -1, 64)
-	}
-	id := cmp.Or(a.ID, string(e.Key), place())
-	if a.Value != nil {
-		return []string{id, number(a.Value), number(a.Low), number(a.High)}
-	}
-	return []string{id, a.Class, number(&a.Probability)}
+	return write.addMean(e, &answer, place)
 }
 
 // finish computes the measures.

@@ -17,6 +17,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/longtest"
 	"blankout/internal/must"
+	"blankout/internal/seglog"
 	"blankout/stream"
 	"blankout/stream/labels"
 	"blankout/stream/record"
@@ -83,16 +84,16 @@ func TestAppendAndRead(t *testing.T) {
 	}
 	must.Do(t, l.Close())
 	l = open(t, dir, o)
-	must.Require(t, l.Next() == int64(n) && len(l.segments) >= 4, "opened at %d, want %d; %d segments", l.Next(), n, len(l.segments))
+	must.Require(t, l.Next() == int64(n) && len(l.log.Segments) >= 4, "opened at %d, want %d; %d segments", l.Next(), n, len(l.log.Segments))
 	add(t, l, "", events(n, 3))
 	got := read(t, l, at(7), n+3-7)
 	must.Require(t, slices.Equal(got, count(7, n+3-7)), "%v", got)
-	before := len(l.segments)
-	err := l.Passed(l.segments[2].first - 1)
-	must.Require(t, err == nil && len(l.segments) == before-1, "%d of %d segments are left when one has been passed and most of another: %v", len(l.segments), before, err)
+	before := len(l.log.Segments)
+	err := l.Passed(int64(l.log.Segments[2].Number) - 1)
+	must.Require(t, err == nil && len(l.log.Segments) == before-1, "%d of %d segments are left when one has been passed and most of another: %v", len(l.log.Segments), before, err)
 	must.Do(t, l.Passed(int64(n)))
-	must.Equal(t, len(l.segments), 1, "remaining segments")
-	first := l.segments[0].first
+	must.Equal(t, len(l.log.Segments), 1, "remaining segments")
+	first := l.First()
 	must.EqualSlices(t, read(t, l, at(first), n+3-int(first)), count(int(first), n+3-int(first)))
 	config := record.DefaultConfig()
 	for _, from := range []event.Offsets{at(0), at(int64(n) + 4), nil} {
@@ -110,10 +111,10 @@ func TestIncompleteTail(t *testing.T) {
 	var ends []int64
 	for i := range 5 {
 		add(t, l, fmt.Sprint("key", i), events(3*i, 3))
-		ends = append(ends, l.segments[0].size)
+		ends = append(ends, l.log.Segments[0].OnDisk)
 	}
 	must.Do(t, l.Close())
-	name := l.name(0)
+	name := l.log.Segments[0].Name
 	whole := must.Get(os.ReadFile(name))(t)
 	for size := headBytes; size <= len(whole); size += must.Either(longtest.Asked(), 7, 17) {
 		for _, tail := range []string{"", "garbage that was never written so"} {
@@ -142,7 +143,7 @@ func TestDamagedSegment(t *testing.T) {
 	for i := range 8 {
 		add(t, l, "", events(i, 1))
 	}
-	name := l.name(l.segments[0].first)
+	name := l.log.Segments[0].Name
 	must.Do(t, l.Close())
 	data := must.Get(os.ReadFile(name))(t)
 	for _, spoilt := range [][]byte{data[:len(data)-3], append(bytes.Clone(data[:60]), append([]byte{data[60] ^ 1}, data[61:]...)...), data[:10], data[:headBytes]} {
@@ -185,7 +186,7 @@ func TestRepeatedRequests(t *testing.T) {
 	must.Do(t, l.Passed(20))
 	must.Do(t, l.Close())
 	l = open(t, dir, Options{Segment: 300})
-	must.Require(t, l.segments[0].first != 0, "no segment has been removed")
+	must.Require(t, l.First() != 0, "no segment has been removed")
 	for i, key := range []string{"same", "1", "5", "9"} {
 		want := []int64{0, 2, 10, 18}[i]
 		stored, err := l.Append(context.Background(), []string{key}, events(int(want), 2))
@@ -210,23 +211,23 @@ func TestRepeatedRequests(t *testing.T) {
 
 // faulty is a file that fails on request.
 type faulty struct {
-	segmentFile
+	seglog.File
 	write, sync *error
 }
 
 func (f faulty) WriteAt(p []byte, at int64) (int, error) {
 	if *f.write != nil {
-		_, _ = f.segmentFile.WriteAt(p, at) // the write may be complete although it returns an error
+		_, _ = f.File.WriteAt(p, at) // the write may be complete although it returns an error
 		return len(p) / 2, *f.write
 	}
-	return f.segmentFile.WriteAt(p, at)
+	return f.File.WriteAt(p, at)
 }
 
 func (f faulty) Sync() error {
 	if *f.sync != nil {
 		return *f.sync
 	}
-	return f.segmentFile.Sync()
+	return f.File.Sync()
 }
 
 // TestFailingDisk checks that a full disk makes requests fail, and that requests succeed again once there is space.
@@ -234,10 +235,10 @@ func (f faulty) Sync() error {
 func TestFailingDisk(t *testing.T) {
 	dir := t.TempDir()
 	var write, sync error
-	o := Options{file: func(name string, flag int) (segmentFile, error) {
+	o := Options{system: seglog.System{Open: func(name string, flag int) (seglog.File, error) {
 		f, err := os.OpenFile(name, flag, 0o600)
 		return faulty{f, &write, &sync}, err
-	}}
+	}}}
 	l := open(t, dir, o)
 	add(t, l, "", events(0, 2))
 	write = syscall.ENOSPC
@@ -280,11 +281,11 @@ func FuzzOpen(f *testing.F) {
 	l := must.Get(Open(dir, Options{}))(f)
 	must.Get(l.Append(context.Background(), []string{"key"}, events(0, 2)))(f)
 	must.Do(f, l.Close())
-	data := must.Get(os.ReadFile(l.name(0)))(f)
+	data := must.Get(os.ReadFile(l.log.Segments[0].Name))(f)
 	f.Add(data)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		dir := t.TempDir()
-		must.Do(t, os.WriteFile(filepath.Join(dir, filepath.Base(l.name(0))), data, 0o600))
+		must.Do(t, os.WriteFile(filepath.Join(dir, filepath.Base(l.log.Segments[0].Name)), data, 0o600))
 		l, err := Open(dir, Options{})
 		if err != nil {
 			return
@@ -489,14 +490,14 @@ func TestFlippedBit(t *testing.T) {
 	l := open(t, whole, Options{Segment: 900})
 	add(t, l, "", events(0, 40)) // beyond the size of a segment
 	base := l.next
-	ends := []int64{headBytes}
+	ends := []int64{int64(headBytes)}
 	for i := range 4 {
 		add(t, l, fmt.Sprint("key", i), events(int(base)+3*i, 3))
-		ends = append(ends, l.segments[len(l.segments)-1].size)
+		ends = append(ends, l.log.Last().OnDisk)
 	}
 	must.Do(t, l.Close())
-	must.Require(t, len(l.segments) == 2 && l.segments[1].first == base, "segments %v", l.segments)
-	last := filepath.Base(l.name(base))
+	must.Require(t, len(l.log.Segments) == 2 && int64(l.log.Last().Number) == base, "segments %v", l.log.Segments)
+	last := filepath.Base(l.log.Last().Name)
 	before := files(t, whole)
 	for bit := 0; bit < len(before[last]); bit += must.Either(longtest.Asked(), 9, 27) {
 		damaged := []byte(before[last])
@@ -548,10 +549,10 @@ func TestLearnedEventsAreNotCut(t *testing.T) {
 	var ends []int64
 	for i := range 4 {
 		add(t, l, "", events(3*i, 3))
-		ends = append(ends, l.segments[0].size)
+		ends = append(ends, l.log.Segments[0].OnDisk)
 	}
 	must.Do(t, l.Close())
-	name := l.name(0)
+	name := l.log.Segments[0].Name
 	data := must.Get(os.ReadFile(name))(t)
 	for _, size := range []int64{ends[1], ends[1] + 5, ends[2] - 1, ends[2]} {
 		must.Do(t, os.WriteFile(name, data[:size], 0o600))
@@ -566,42 +567,6 @@ func TestLearnedEventsAreNotCut(t *testing.T) {
 		must.Require(t, ok, "%d bytes: %v", size, err)
 		must.Require(t, bytes.Equal(must.Get(os.ReadFile(name))(t), data[:size]), "%d bytes: the file is changed", size)
 	}
-}
-
-// TestRemovedDirectory checks that no request is acknowledged once the directory or the file of the log is gone.
-func TestRemovedDirectory(t *testing.T) {
-	for _, remove := range []func(dir, name string) error{
-		func(dir, _ string) error { return os.RemoveAll(dir) },
-		func(_, name string) error { return os.Remove(name) },
-		func(_, name string) error {
-			return errors.Join(os.Rename(name, name+".old"), os.WriteFile(name, nil, 0o600))
-		},
-	} {
-		dir := filepath.Join(t.TempDir(), "inbox")
-		l := open(t, dir, Options{})
-		add(t, l, "", events(0, 1))
-		must.Do(t, remove(dir, l.name(0)))
-		_, err := l.Append(context.Background(), nil, events(1, 1))
-		must.Require(t, err != nil && strings.Contains(err.Error(), "until the learner restarts"), "%v", err)
-	}
-}
-
-// TestDirectoryIsSynced checks that the directory is synced after a file is created, because a power failure could
-// otherwise remove the file.
-func TestDirectoryIsSynced(t *testing.T) {
-	dir, synced := t.TempDir(), 0
-	o := Options{Segment: 300, sync: func(directory string) error {
-		must.Equal(t, directory, dir, "synced")
-		synced++
-		return nil
-	}}
-	l := open(t, dir, o)
-	for i := range 16 {
-		add(t, l, "", events(i, 1))
-	}
-	must.Require(t, len(l.segments) > 2 && synced == len(l.segments), "%d times for %d files", synced, len(l.segments))
-	o.sync = func(string) error { return errors.New("input/output error") }
-	must.ErrorContains(t, must.Err(Open(t.TempDir(), o)), "input/output error", "a directory that cannot be synced")
 }
 
 // TestReaderWakes checks that a reader that waits receives a single request.
@@ -633,15 +598,15 @@ func TestPassedKeepsWhatIsRead(t *testing.T) {
 	config := record.DefaultConfig()
 	s := must.Get(NewSource(l, config, config.Schema(), nil))(t)
 	defer s.Close()
-	n := len(l.segments)
+	n := len(l.log.Segments)
 	must.Require(t, n > 2, "%d segments", n)
 	must.Do(t, l.Passed(12))
-	must.Equal(t, len(l.segments), n, "segments while the first is read")
+	must.Equal(t, len(l.log.Segments), n, "segments while the first is read")
 	var b event.Batch
 	must.Do(t, s.Next(context.Background(), &b))
 	must.Equal(t, len(b.Examples), 12, "events")
 	must.Do(t, l.Passed(12))
-	must.Equal(t, len(l.segments), 1, "segments after reading")
+	must.Equal(t, len(l.log.Segments), 1, "segments after reading")
 }
 
 // TestFirstBigRequest checks that a request that is larger than the limit is accepted if nothing waits. The heads of

@@ -148,41 +148,24 @@ func (k *keys) add(of key, at placed) {
 	}
 }
 
-// encode appends the magic number and the head of a segment, which has the keys.
-func (k *keys) encode(out []byte, first int64) []byte {
+// encode returns the keys for the head of a segment.
+func (k *keys) encode() (out []byte) {
 	le := binary.LittleEndian
-	known := k.order[k.begin:]
-	out = le.AppendUint64(out, uint64(first))
-	out = le.AppendUint32(out, uint32(len(known)))
-	out = le.AppendUint32(out, 0)
-	for _, of := range known {
+	for _, of := range k.order[k.begin:] {
 		at := k.of[of]
 		out = append(out, of[:]...)
 		out = le.AppendUint64(out, uint64(at.first))
 		out = le.AppendUint32(out, uint32(at.events))
 		out = le.AppendUint64(out, at.body)
 	}
-	le.PutUint32(out[headBytes-4:], headChecksum(out))
 	return out
 }
 
-func headChecksum(head []byte) uint32 {
-	return checksum(head[:headBytes-4]) ^ checksum(head[headBytes:])
-}
-
-// readHead decodes the head of a segment. It returns the keys and the start of the frames, or 0 if the head is
-// incomplete.
-func readHead(data []byte, first int64) (k keys, at int) {
+// readKeys decodes the keys in the head of a segment.
+func readKeys(head []byte) (k keys) {
 	le := binary.LittleEndian
-	if len(data) < headBytes || string(data[:len(magic)]) != string(magic) || int64(le.Uint64(data[len(magic):])) != first {
-		return k, 0
-	}
-	n := int(le.Uint32(data[len(magic)+8:]))
-	if at = headBytes + n*entryBytes; n > maxKeys || len(data) < at || le.Uint32(data[headBytes-4:]) != headChecksum(data[:at]) {
-		return k, 0
-	}
-	for p := data[headBytes:at]; len(p) > 0; p = p[entryBytes:] {
+	for p := head; len(p) >= entryBytes; p = p[entryBytes:] {
 		k.add(key(p[:keyBytes]), placed{first: int64(le.Uint64(p[16:])), events: int(le.Uint32(p[24:])), body: le.Uint64(p[28:])})
 	}
-	return k, at
+	return k
 }

@@ -8,19 +8,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"log/slog"
 	"os"
 	"slices"
-	"strings"
-	"sync"
 	"time"
 
-	"github.com/cespare/xxhash/v2"
-	"github.com/gofrs/flock"
-
-	"blankout/internal/failpoint"
 	"blankout/internal/seglog"
 )
 
@@ -38,22 +30,20 @@ import (
 //
 // Any goroutine may call its methods.
 type Log struct {
-	options   Options
-	directory string
-	lock      *flock.Flock
-	wake      chan struct{} // signals that posts has entries
-	ended     chan struct{} // closed when the writer has ended
+	options Options
+	wake    chan struct{} // signals that posts has entries
+	ended   chan struct{} // closed when the writer has ended
 
-	mu       sync.Mutex
-	posts    []*post // requests that wait or are being written
-	closed   bool
-	broken   error         // error after which nothing can be written
-	grown    chan struct{} // closed when there are more events to read, then replaced
-	segments []*segment    // oldest first; the last segment is written
-	next     int64         // number of the next event
-	keys     keys
-	reader   place  // position up to which events have been read
-	torn     []byte // incomplete end of the last segment, which the writer cuts before it writes
+	dir    *seglog.Directory // its Mu protects what follows
+	log    *seglog.Log
+	posts  []*post // requests that wait or are being written
+	closed bool
+	broken error         // error after which nothing can be written
+	grown  chan struct{} // closed when there are more events to read, then replaced
+	next   int64         // number of the next event
+	keys   keys
+	reader place  // position up to which events have been read
+	torn   []byte // incomplete end of the last segment, which the writer keeps before it writes
 }
 
 // Options has the limits of a Log.
@@ -65,19 +55,7 @@ type Options struct {
 	// Learned is the number of the first event that no checkpoint has. Earlier events are never cut, and may be damaged.
 	Learned int64
 	Log     *slog.Logger // nil disables the log
-	// file opens the files of segments; nil uses the operating system. Tests set it to simulate failing files.
-	file func(name string, flag int) (segmentFile, error)
-	// sync syncs the directory; nil uses the operating system. Tests set it to see the calls.
-	sync func(directory string) error
-}
-
-// segmentFile is the file of a segment that is being written.
-type segmentFile interface {
-	io.WriterAt
-	Stat() (fs.FileInfo, error)
-	Truncate(size int64) error
-	Sync() error
-	Close() error
+	system  seglog.System
 }
 
 // The errors of Append. If Append returns one of them, no event of the request is stored.
@@ -87,15 +65,11 @@ var (
 	ErrClosed   = errors.New("the learner is stopping")
 )
 
-// segment is one file of the log.
-type segment struct {
-	first int64 // number of its first event
-	size  int64 // number of bytes that are known to be on disk
-	file  segmentFile
-}
-
 // place is the position of a reader: the number of the segment's first event, and the byte offset in the segment.
-type place struct{ segment, at int64 }
+type place struct {
+	segment uint64
+	at      int64
+}
 
 // post is a request to append events.
 type post struct {
@@ -114,11 +88,10 @@ type Stored struct {
 	partition int32 // partition of a repeated event in a topic
 }
 
-var magic = []byte("blankout inbox 2")
-
 const (
-	headBytes  = 32 // magic number, number of the first event, size of the keys, checksum of both
-	frameBytes = 8  // checksum and size of a payload
+	magic      = "blankout inbox 3"
+	headBytes  = seglog.FrameBytes + len(magic) + 8 // without keys
+	frameBytes = seglog.FrameBytes
 	postBytes  = 24 // start of a payload: number of the first event, number of events, arrival, number of keys
 )
 
@@ -132,86 +105,67 @@ func (e *DamageError) Error() string {
 // Open opens the log in a directory, which it creates if necessary.
 func Open(directory string, o Options) (_ *Log, err error) {
 	o.Most, o.Segment, o.Log = cmp.Or(o.Most, 64<<20), cmp.Or(o.Segment, 64<<20), cmp.Or(o.Log, slog.New(slog.DiscardHandler))
-	if o.file == nil {
-		o.file = func(name string, flag int) (segmentFile, error) { return os.OpenFile(name, flag, 0o600) }
-	}
-	if o.sync == nil {
-		o.sync = seglog.Sync
-	}
-	l := &Log{options: o, directory: directory, wake: make(chan struct{}, 1), ended: make(chan struct{}), grown: make(chan struct{})}
-	switch l.lock, err = seglog.Lock(directory); {
+	l := &Log{options: o, wake: make(chan struct{}, 1), ended: make(chan struct{}), grown: make(chan struct{})}
+	switch l.dir, err = seglog.Lock(directory, o.system); {
 	case errors.Is(err, seglog.ErrInUse):
 		return nil, fmt.Errorf("the events that wait to be learned in %w", err)
 	case err != nil:
 		return nil, fmt.Errorf("events that wait to be learned: %w", err)
 	}
 	if err := l.open(); err != nil {
-		return nil, errors.Join(err, l.lock.Close())
+		return nil, errors.Join(err, l.dir.Close())
 	}
 	go l.write()
 	return l, nil
 }
 
-func (l *Log) name(first int64) string {
-	return seglog.Name(l.directory, uint64(first), ".events")
-}
-
 // open finds the segments, and reads the last one to its end.
-func (l *Log) open() error {
-	firsts, err := seglog.Segments(l.directory, ".events")
-	if err != nil {
+func (l *Log) open() (err error) {
+	if l.log, err = l.dir.Open(".events", magic); err != nil {
 		return fmt.Errorf("events that wait to be learned: %w", err)
 	}
-	for _, first := range firsts {
-		info, err := os.Stat(l.name(int64(first)))
+	for begun := int64(0); len(l.log.Segments) > 0; {
+		g := l.log.Last()
+		data, err := g.Read(0)
 		if err != nil {
-			return err
+			return fmt.Errorf("%s: %w", g.Name, err)
 		}
-		l.segments = append(l.segments, &segment{first: int64(first), size: info.Size()})
-	}
-	for begun := int64(0); len(l.segments) > 0; {
-		g := l.segments[len(l.segments)-1]
-		whole, err := l.recover(g)
+		whole, err := l.recover(g, data)
 		switch {
 		case err != nil:
 			return err
 		case whole && l.next < begun:
-			return &DamageError{l.name(g.first), fmt.Sprintf("it ends before event %d", begun)}
+			return &DamageError{g.Name, fmt.Sprintf("it ends before event %d", begun)}
 		case whole:
 			return nil
 		}
 		// The process ended while it wrote the head of this segment.
-		begun = max(begun, g.first)
-		if err := os.Rename(l.name(g.first), l.cutName(g.first)); err != nil {
+		begun = max(begun, int64(g.Number))
+		if err := errors.Join(l.keep(g.Number, data), l.log.Remove(g)); err != nil {
 			return err
 		}
-		l.segments = l.segments[:len(l.segments)-1]
 	}
-	return l.begin()
+	_, err = l.begin()
+	return err
 }
 
-// recover reads the last segment. It changes no segment, because the start may still be refused. It returns false if the
-// head is incomplete.
-func (l *Log) recover(g *segment) (whole bool, err error) {
-	name := l.name(g.first)
-	data, err := os.ReadFile(name)
-	if err != nil {
-		return false, err
-	}
-	damage := func(why string, args ...any) error { return &DamageError{name, fmt.Sprintf(why, args...)} }
-	known, at := readHead(data, g.first)
+// recover reads the last segment, whose content is data. It changes no segment, because the start may still be refused.
+// It returns false if the head is incomplete.
+func (l *Log) recover(g *seglog.Segment, data []byte) (whole bool, err error) {
+	damage := func(why string, args ...any) error { return &DamageError{g.Name, fmt.Sprintf(why, args...)} }
+	l.keys, l.next = readKeys(g.Head), int64(g.Number)
+	at := int(g.Start)
 	if at == 0 {
 		_, _, end := nextFrame(data, 0)
-		switch torn := end == 0 && l.options.Learned <= g.first; {
-		case torn && (len(l.segments) > 1 || len(data) < headBytes):
+		switch torn := end == 0 && l.options.Learned <= l.next; {
+		case torn && (len(l.log.Segments) > 1 || len(data) < headBytes):
 			return false, nil
-		case end == 0 || l.options.Learned <= g.first:
+		case end == 0 || l.options.Learned <= l.next:
 			return false, damage("its head is not what was written")
 		}
-		l.options.Log.Warn("the head of a file of learned events is damaged: requests before it are no longer recognized when they are repeated", "file", name)
+		l.options.Log.Warn("the head of a file of learned events is damaged: requests before it are no longer recognized when they are repeated", "file", g.Name)
 		at = headBytes
 	}
-	l.keys, l.next = known, g.first
 	for {
 		f, start, end := nextFrame(data, at)
 		if end == 0 {
@@ -221,75 +175,51 @@ func (l *Log) recover(g *segment) (whole bool, err error) {
 			return false, damage("events %d to %d are not what was written", l.next, f.first-1)
 		}
 		if start > at {
-			l.options.Log.Warn("a file of events is damaged; the damaged events had been learned", "file", name, "from", l.next, "to", f.first-1)
+			l.options.Log.Warn("a file of events is damaged; the damaged events had been learned", "file", g.Name, "from", l.next, "to", f.first-1)
 		}
 		l.keys.remember(&f, 0)
 		l.next = f.first + int64(f.events)
 		at = end
 	}
-	if g.file, err = l.options.file(name, os.O_RDWR); err != nil {
-		return false, err
-	}
-	g.size = int64(at)
 	switch missing := l.options.Learned - l.next; {
-	case missing <= 0 && at == len(data):
+	case at == len(data) && missing <= 0:
 		return true, nil
 	case missing <= 0:
 		l.torn = slices.Clone(data[at:])
-		l.options.Log.Warn("the last events of the log are incomplete, as after a failure while they were written; they are dropped, though they may have been acknowledged if the file was damaged later", "file", name, "bytes", len(l.torn), "kept in", l.cutName(l.next))
+		g.Cut(int64(at))
+		l.options.Log.Warn("the last events of the log are incomplete, as after a failure while they were written; they are dropped, though they may have been acknowledged if the file was damaged later", "file", g.Name, "bytes", len(l.torn), "kept in", l.dir.Name(uint64(l.next), ".cut"))
 		return true, nil
 	case !holds(data[at:], missing):
-		return false, errors.Join(damage("it ends with event %d, and event %d has been learned", l.next-1, l.options.Learned-1), g.file.Close())
+		return false, damage("it ends with event %d, and event %d has been learned", l.next-1, l.options.Learned-1)
 	}
-	l.options.Log.Warn("the end of a file of events is damaged; the damaged events had been learned", "file", name, "from", l.next, "to", l.options.Learned-1)
+	l.options.Log.Warn("the end of a file of events is damaged; the damaged events had been learned", "file", g.Name, "from", l.next, "to", l.options.Learned-1)
 	l.next = l.options.Learned
-	return true, l.begin()
+	_, err = l.begin()
+	return true, err
 }
 
-// cut moves an incomplete end of the last segment to another file.
-func (l *Log) cut(g *segment) error {
-	f, err := os.OpenFile(l.cutName(l.next), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+// keep writes an incomplete end, of which number is the first event, to another file.
+func (l *Log) keep(number uint64, end []byte) error {
+	f, err := os.OpenFile(l.dir.Name(number, ".cut"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(l.torn)
-	if err = errors.Join(err, f.Sync(), f.Close(), l.options.sync(l.directory)); err == nil {
-		if err = g.file.Truncate(g.size); err == nil {
-			err = g.file.Sync()
-		}
-	}
-	return err
+	_, err = f.Write(end)
+	return errors.Join(err, f.Sync(), f.Close(), l.dir.System.Sync(l.dir.Path))
 }
 
-func (l *Log) cutName(first int64) string {
-	return strings.TrimSuffix(l.name(first), ".events") + ".cut"
-}
-
-// begin starts a new segment.
-func (l *Log) begin() error {
-	name := l.name(l.next)
-	f, err := l.options.file(name, os.O_CREATE|os.O_TRUNC|os.O_RDWR)
+// begin starts a new segment. A Source reads it once it is on disk.
+func (l *Log) begin() (g *seglog.Segment, err error) {
+	l.dir.Mu.Lock()
+	g = l.log.Begin(uint64(l.next), l.keys.encode())
+	l.dir.Mu.Unlock()
+	err = l.dir.Sync()
 	if err != nil {
-		return fmt.Errorf("beginning %s: %w", name, err)
+		l.dir.Mu.Lock()
+		defer l.dir.Mu.Unlock()
+		err = fmt.Errorf("beginning %s: %w", g.Name, errors.Join(err, l.log.Remove(g)))
 	}
-	head := l.keys.encode(append(make([]byte, 0, headBytes), magic...), l.next)
-	if _, err = f.WriteAt(head, 0); err == nil {
-		err = f.Sync()
-	}
-	if err == nil {
-		err = l.options.sync(l.directory)
-	}
-	if err != nil {
-		return fmt.Errorf("beginning %s: %w", name, errors.Join(err, f.Close(), os.Remove(name)))
-	}
-	if n := len(l.segments); n > 0 {
-		if err := l.segments[n-1].file.Close(); err != nil {
-			return err
-		}
-		l.segments[n-1].file = nil
-	}
-	l.segments = append(l.segments, &segment{first: l.next, size: int64(len(head)), file: f})
-	return nil
+	return g, err
 }
 
 // Append writes the events of a request, and returns their place once they are on disk. keys is empty, or has one key for
@@ -300,17 +230,17 @@ func (l *Log) Append(ctx context.Context, keys []string, events [][]byte) (Store
 	p := &post{done: make(chan struct{})}
 	p.data = encodeFrame(hashes(keys), events, time.Now().UnixMilli())
 	p.frame = decodeFrame(p.data)
-	l.mu.Lock()
+	l.dir.Mu.Lock()
 	if fresh, stored, err := l.keys.fresh(&p.frame, nil); err != nil || len(fresh) == 0 {
-		l.mu.Unlock()
+		l.dir.Mu.Unlock()
 		return stored, err
 	}
 	if err := l.admit(int64(len(p.data))); err != nil {
-		l.mu.Unlock()
+		l.dir.Mu.Unlock()
 		return Stored{}, err
 	}
 	l.posts = append(l.posts, p)
-	l.mu.Unlock()
+	l.dir.Mu.Unlock()
 	wake(l.wake)
 	select {
 	case <-p.done:
@@ -340,12 +270,12 @@ func (l *Log) admit(size int64) error {
 
 // unread returns the number of bytes that are written but not read.
 func (l *Log) unread() (bytes int64) {
-	for _, g := range l.segments {
+	for _, g := range l.log.Segments {
 		switch {
-		case g.first == l.reader.segment:
-			bytes += max(0, g.size-max(l.reader.at, headBytes))
-		case g.first > l.reader.segment:
-			bytes += g.size
+		case g.Number == l.reader.segment:
+			bytes += max(0, g.OnDisk-max(l.reader.at, int64(headBytes)))
+		case g.Number > l.reader.segment:
+			bytes += g.OnDisk
 		}
 	}
 	return bytes
@@ -362,15 +292,15 @@ func wake(c chan struct{}) {
 func (l *Log) write() {
 	defer close(l.ended)
 	for range l.wake {
-		l.mu.Lock()
+		l.dir.Mu.Lock()
 		posts, broken, closed := slices.Clone(l.posts), l.broken, l.closed
-		l.mu.Unlock()
+		l.dir.Mu.Unlock()
 		err := broken
 		data, added, next := l.arrange(posts)
 		if err == nil && len(data) > 0 {
 			err = l.writeAll(data)
 		}
-		l.mu.Lock()
+		l.dir.Mu.Lock()
 		l.posts = l.posts[len(posts):]
 		if err == nil {
 			for _, of := range added.order[added.begin:] {
@@ -383,10 +313,9 @@ func (l *Log) write() {
 			close(p.done)
 		}
 		if err == nil && len(data) > 0 {
-			close(l.grown)
-			l.grown = make(chan struct{})
+			l.grow()
 		}
-		l.mu.Unlock()
+		l.dir.Mu.Unlock()
 		if closed {
 			return
 		}
@@ -418,93 +347,100 @@ func (l *Log) arrange(posts []*post) (data []byte, added keys, next int64) {
 // writeAll writes frames and syncs them. A failed write is undone, so that the next attempt may succeed. If a sync
 // fails, the content of the disk is unknown, and the Log is broken.
 func (l *Log) writeAll(data []byte) (err error) {
-	g := l.segments[len(l.segments)-1] // no other goroutine changes this segment
+	l.dir.Mu.Lock()
+	g := l.log.Last() // no other goroutine changes this segment
+	l.dir.Mu.Unlock()
 	if l.torn != nil {
-		if err = l.cut(g); err != nil {
-			return diskError(fmt.Errorf("keeping the end of %s: %w", l.name(g.first), err))
+		if err = l.keep(uint64(l.next), l.torn); err == nil {
+			err = l.dir.Sync() // removes the end from the segment
+		}
+		if err != nil {
+			return l.failed(fmt.Errorf("keeping the end of %s: %w", g.Name, err))
 		}
 		l.torn = nil
 	}
-	if g.size >= l.options.Segment {
-		l.mu.Lock()
-		err = l.begin()
-		g = l.segments[len(l.segments)-1]
-		l.mu.Unlock()
-		if err != nil {
-			return diskError(err)
+	if g.Size() >= l.options.Segment {
+		if g, err = l.begin(); err != nil {
+			return l.failed(err)
 		}
 	}
-	name := l.name(g.first)
-	if _, err = g.file.WriteAt(data, g.size); err != nil {
-		if back := g.file.Truncate(g.size); back != nil {
-			return l.fail(fmt.Errorf("writing %s: %w", name, errors.Join(err, back)))
+	l.dir.Mu.Lock()
+	size := g.Size()
+	g.Append(data)
+	if err = l.dir.Flush(); err != nil {
+		g.Cut(size)
+		if back := l.dir.Flush(); back != nil {
+			err = &seglog.BrokenError{Err: errors.Join(err, back)}
 		}
-		return diskError(fmt.Errorf("writing %s: %w", name, err))
 	}
-	if err = failpoint.Here("inbox.sync"); err == nil {
-		err = g.file.Sync()
-	}
+	l.dir.Mu.Unlock()
 	if err == nil {
-		err = seglog.InPlace(g.file, name)
+		err = l.dir.Sync()
 	}
 	if err != nil {
-		return l.fail(fmt.Errorf("writing %s to disk: %w", name, err))
+		return l.failed(fmt.Errorf("writing %s: %w", g.Name, err))
 	}
-	l.mu.Lock()
-	g.size += int64(len(data))
-	l.mu.Unlock()
 	return nil
 }
 
-// fail makes all further writes fail.
-func (l *Log) fail(err error) error {
-	l.mu.Lock()
+// failed returns the error of writing. After a BrokenError, it makes all further writes fail.
+func (l *Log) failed(err error) error {
+	switch _, broken := errors.AsType[*seglog.BrokenError](err); {
+	case !broken && isDiskFull(err):
+		return fmt.Errorf("%w: %w", ErrDiskFull, err)
+	case !broken:
+		return err
+	}
+	l.dir.Mu.Lock()
+	defer l.dir.Mu.Unlock()
 	l.broken = fmt.Errorf("%w: no more events are accepted until the learner restarts", err)
-	close(l.grown) // notifies readers
-	l.grown = make(chan struct{})
-	l.mu.Unlock()
+	l.grow() // notifies readers
 	return l.broken
+}
+
+// grow wakes the readers that wait. The caller has locked Mu.
+func (l *Log) grow() {
+	close(l.grown)
+	l.grown = make(chan struct{})
 }
 
 // Passed declares that events before the given number are no longer needed. It removes segments that contain only such
 // events.
 func (l *Log) Passed(number int64) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for len(l.segments) > 1 && l.segments[1].first <= number && l.segments[0].first < l.reader.segment {
-		if err := seglog.Remove(l.name(l.segments[0].first)); err != nil {
+	l.dir.Mu.Lock()
+	defer l.dir.Mu.Unlock()
+	for len(l.log.Segments) > 1 && int64(l.log.Segments[1].Number) <= number && l.log.Segments[0].Number < l.reader.segment {
+		if err := l.log.Remove(l.log.Segments[0]); err != nil {
 			return fmt.Errorf("removing events that have been learned: %w", err)
 		}
-		l.segments = l.segments[1:]
 	}
 	return nil
 }
 
 // First returns the number of the oldest stored event.
 func (l *Log) First() int64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.segments[0].first
+	l.dir.Mu.Lock()
+	defer l.dir.Mu.Unlock()
+	return int64(l.log.Segments[0].Number)
 }
 
 // Next returns the number of the next event.
 func (l *Log) Next() int64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.dir.Mu.Lock()
+	defer l.dir.Mu.Unlock()
 	return l.next
 }
 
 // Close writes waiting posts and closes the log.
 func (l *Log) Close() error {
-	l.mu.Lock()
+	l.dir.Mu.Lock()
 	l.closed = true
-	l.mu.Unlock()
+	l.dir.Mu.Unlock()
 	wake(l.wake)
 	<-l.ended
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	err := l.segments[len(l.segments)-1].file.Close()
-	return errors.Join(err, l.lock.Close())
+	l.dir.Mu.Lock()
+	defer l.dir.Mu.Unlock()
+	return l.dir.Close()
 }
 
 // frame is a stored request.
@@ -530,15 +466,13 @@ func encodeFrame(keys []byte, events [][]byte, came int64) []byte {
 	for _, e := range events {
 		out = append(le.AppendUint32(out, uint32(len(e))), e...)
 	}
-	le.PutUint32(out[4:], uint32(size))
 	return out
 }
 
 // seal sets the number of the first event of a frame, and the checksum.
 func seal(data []byte, first int64) {
-	le := binary.LittleEndian
-	le.PutUint64(data[frameBytes:], uint64(first))
-	le.PutUint32(data, checksum(data[4:]))
+	binary.LittleEndian.PutUint64(data[frameBytes:], uint64(first))
+	seglog.Seal(data)
 }
 
 // decodeFrame decodes a frame, which has at least frameBytes+postBytes bytes. The lengths in it may be wrong.
@@ -552,17 +486,12 @@ func decodeFrame(data []byte) (f frame) {
 
 // readFrame decodes the frame at data[at:]. It returns the start of the next frame, or 0 if the frame is not whole.
 func readFrame(data []byte, at int) (f frame, end int) {
-	le := binary.LittleEndian
-	if len(data)-at < frameBytes+postBytes {
+	payload, end := seglog.Frame(data, at)
+	if len(payload) < postBytes {
 		return f, 0
 	}
-	size := int(le.Uint32(data[at+4:]))
-	if size < postBytes || len(data)-at-frameBytes < size {
-		return f, 0
-	}
-	end = at + frameBytes + size
 	f = decodeFrame(data[at:end])
-	if n := len(f.keys) / keyBytes; f.count() != f.events || f.events == 0 || n > 1 && n != f.events || le.Uint32(data[at:]) != checksum(data[at+4:end]) {
+	if n := len(f.keys) / keyBytes; f.count() != f.events || f.events == 0 || n > 1 && n != f.events {
 		return f, 0
 	}
 	return f, end
@@ -632,14 +561,4 @@ func (f *frame) event() (e []byte, ok bool) {
 	}
 	e, f.rest = f.rest[4:4+n:4+n], f.rest[4+n:]
 	return e, true
-}
-
-func checksum(b []byte) uint32 { return uint32(xxhash.Sum64(b)) }
-
-// diskError converts an error of the operating system to ErrDiskFull if the disk is full.
-func diskError(err error) error {
-	if isDiskFull(err) {
-		return fmt.Errorf("%w: %w", ErrDiskFull, err)
-	}
-	return err
 }

@@ -128,7 +128,7 @@ func Open(c Config, directory string, from State) (*Join, error) {
 }
 
 // Close closes the store.
-func (j *Join) Close() error { return j.store.close() }
+func (j *Join) Close() error { return j.store.Close() }
 
 // State returns the current state of the Join.
 func (j *Join) State() State {
@@ -271,7 +271,7 @@ func (j *Join) Expired() (*Waited, error) {
 		if st.labeled && !j.settles || j.over && !st.labeled { // in the second case the wait has not ended yet
 			continue
 		}
-		w, err := j.waited(oldest.number)
+		w, err := j.waited(&oldest.standing)
 		switch {
 		case err != nil:
 			return nil, err
@@ -318,7 +318,7 @@ func (j *Join) Event(e *event.Example, partition int32, prediction []float64) (O
 	}
 	s.Matched++
 	j.delay(0)
-	w, err := j.waited(next.number)
+	w, err := j.waited(&next.standing)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -356,7 +356,7 @@ func (j *Join) Label(e *event.Example) (Outcome, *Waited, error) {
 	}
 	var w *Waited
 	if !early {
-		if w, err = j.waited(st.entry); err != nil {
+		if w, err = j.waited(&st); err != nil {
 			return 0, nil, err
 		}
 	}
@@ -387,7 +387,7 @@ func (j *Join) put(e *entry, body []byte, was *entry, found bool) error {
 	if err := j.store.put(e, body, was, found); err != nil {
 		return fmt.Errorf("writing down what waits for labels: %w", err)
 	}
-	j.state.Sum = e.sum
+	j.state.Sum = j.store.sum
 	j.state.Tick++
 	return nil
 }
@@ -396,10 +396,7 @@ func (j *Join) put(e *entry, body []byte, was *entry, found bool) error {
 // for example because the disk is full, nothing is lost and Flush may be called again. The events stay in memory until
 // a call succeeds.
 func (j *Join) Flush() error {
-	if err := j.store.flushIfMuch(); err != nil {
-		return fmt.Errorf("writing the events that wait for labels: %w", err)
-	}
-	return nil
+	return j.store.flushIfMuch()
 }
 
 // hash returns the hash under which the store keeps an ID.
@@ -424,15 +421,15 @@ func (w *Waited) as(st *standing) *Waited {
 	return w
 }
 
-// waited returns the event of an entry.
-func (j *Join) waited(number uint64) (w *Waited, err error) {
-	body, err := j.store.event(number)
+// waited returns the event of an ID.
+func (j *Join) waited(st *standing) (w *Waited, err error) {
+	body, err := j.store.event(st)
 	if err != nil {
 		return nil, err
 	}
 	w = &Waited{Example: &j.event}
 	if w.Partition, j.prediction = decodeEvent(body, &j.event, j.prediction); w.Partition < 0 {
-		return nil, fmt.Errorf("an event that waited for its label, entry %d of the store, cannot be read", number)
+		return nil, fmt.Errorf("an event that waited for its label, record %d, cannot be read", st.event-1)
 	}
 	w.Prediction = j.prediction
 	return w, nil

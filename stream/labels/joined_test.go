@@ -3,7 +3,6 @@ package labels
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -156,19 +155,6 @@ func TestTimesOutAfterRestart(t *testing.T) {
 		must.Equal(t, timedOut(t, j, 30_000), 5, "timeouts after", n, "events that are over")
 		must.Do(t, j.Close())
 	}
-}
-
-// TestCutIsSynced checks that entries removed by a restart are synced with the next checkpoint, even if no event has
-// arrived since. Otherwise a crash could restore these entries.
-func TestCutIsSynced(t *testing.T) {
-	directory, state := pastJoin(t, 10, 3)
-	j := must.Get(Open(testConfig(200), directory, state))(t)
-	g := j.store.segments[len(j.store.segments)-1]
-	must.Require(t, g.count == 10, "the log holds %d entries after going back to 10", g.count)
-	g.heads.Close() // makes syncing it fail
-	var broken *BrokenError
-	_, err := j.Freeze().Block()
-	must.True(t, errors.As(err, &broken), "a checkpoint after going back syncs nothing: %v", err)
 }
 
 // TestFirstRecordOutOfLine checks the only record of an added partition, with a time far ahead of all clocks. This
