@@ -1,7 +1,6 @@
 package online
 
 import (
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -70,123 +69,11 @@ func testObjective(t *testing.T, hat float64) {
 	}
 }
 
-// TestSilentObjective checks that the objective under silent noise is the expectation over the rates of the noise. It
-// must include the values of missing features and their spline columns. Wrong predictions must be counted for the
-// unchanged events.
-func TestSilentObjective(t *testing.T) {
-	const outputs = 3
-	for _, groups := range []bool{false, true} {
-		for _, curved := range []bool{false, true} {
-			for _, read := range []bool{false, true} {
-				name := fmt.Sprintf("groups %v, curves %v, dead values %v", groups, curved, read)
-				s := event.NewSchema(20, []string{"a", "b", "c"}, outputs)
-				var fields []uint16
-				for _, f := range []event.Field{{Name: "x", Kind: event.Numeric, Group: "g"}, {Name: "y", Kind: event.Numeric}, {Name: "z", Kind: event.Numeric, Group: "g"}} {
-					fields = append(fields, s.AddField(f))
-				}
-				n := loss.Silent{D: 0.6, Groups: groups}
-				m := evaluation{
-					Linear: &model.Linear{Head: model.Head{Schema: s, Outputs: outputs, Intercept: []float64{0.4, -0.2, 0.1},
-						Layout: model.Layout{Width: model.ScalerWidth + outputs, Weight: model.ScalerWidth}, Scaler: model.Scaler{Mode: model.StandardizeNone}},
-						Rows: model.NewTable(model.ScalerWidth + outputs)},
-					noise: n, loss: loss.LogisticGaussian{}, c: 3, classes: []float64{1, 5, 1}, active: outputs, chunk: 1,
-				}
-				r := rand.New(rand.NewPCG(1, 2))
-				dead := map[uint32]float64{1: 0.5, 3: -2}
-				columns := []uint32{1, 2, 3}
-				if curved {
-					m.Scaler.Splines = &model.Splines{Columns: []uint32{1, 2}, Knots: [][]float64{{-1, 0, 1}, model.Present()}}
-					columns = append(columns, m.Scaler.Splines.BasisColumn(0, 0), m.Scaler.Splines.BasisColumn(0, 1), m.Scaler.Splines.BasisColumn(0, 2), m.Scaler.Splines.BasisColumn(1, 0))
-					dead[columns[4]], dead[columns[5]] = 0.5, 0.5 // at x = 0.5
-					dead[columns[6]] = 1
-				}
-				if !read {
-					dead = nil
-				} else {
-					m.dead = func(column uint32) float64 { return dead[column] }
-				}
-				want := 0.0
-				for _, column := range columns {
-					row := m.Rows.Touch(column)
-					for k := range outputs {
-						w := r.NormFloat64()
-						row[model.ScalerWidth+k] = w
-						want += w * w
-					}
-				}
-				wrong, weight := 0.0, 0.0
-				var b event.Batch
-				for i := range 200 {
-					e := event.Example{Label: r.IntN(outputs), Weight: r.Float64()}
-					for j := range uint32(3) {
-						if i%5 == int(j) {
-							continue // this column cannot be missing
-						}
-						eventtest.Put(&e, j+1, 2*r.NormFloat64(), fields[j])
-					}
-					b.Examples = append(b.Examples, e)
-					best, at := math.Inf(-1), 0
-					for k := range outputs {
-						f, below := m.Intercept[k], m.Intercept[k]
-						parts := map[string]float64{}
-						for j, column := range e.Features.Index {
-							unit := s.Fields[e.Field[j]].Name
-							if groups && column != 2 {
-								unit = "g"
-							}
-							add := func(column uint32, x float64) {
-								w := m.Weight(column, k)
-								f += w * x
-								below += w * dead[column]
-								parts[unit] += w * (x - dead[column])
-							}
-							x := e.Features.Value[j]
-							add(column, x)
-							if spline := m.Scaler.Splines.Of(column); spline >= 0 {
-								knot, first, next := m.Scaler.Splines.BasisValues(spline, x)
-								for i := range m.Scaler.Splines.Knots[spline] {
-									value := 0.0
-									switch i {
-									case knot:
-										value = first
-									case knot + 1:
-										value = next
-									}
-									add(m.Scaler.Splines.BasisColumn(spline, i), value)
-								}
-							}
-						}
-						squares := 0.0
-						for _, s := range parts {
-							squares += s * s
-						}
-						y := must.Either(e.Label == k, 1.0, -1)
-						for _, q := range n.Rates() {
-							value, _, _ := m.loss.At(y, (1-q)*f+q*below, q*(1-q)*squares)
-							want += 3 * e.Weight * m.classes[e.Label] * value / 4
-						}
-						if f > best {
-							best, at = f, k
-						}
-					}
-					if weight += e.Weight; at != e.Label {
-						wrong += e.Weight
-					}
-				}
-				for _, threads := range []int{1, 3} {
-					got, fraction, _, err := m.objective(t.Context(), eventtest.Source(b), threads)
-					must.True(t, err == nil && math.Abs(got-want) <= 1e-9*want && math.Abs(fraction-wrong/weight) <= 1e-12,
-						"%s, %d threads: objective %v, wrong %v, %v; want %v, %v", name, threads, got, fraction, err, want, wrong/weight)
-				}
-			}
-		}
-	}
-}
-
 // TestObjectiveOfNoises checks the objectives of several classes and of a regression under constant noise, noise of
-// groups and no noise, with and without a ridge. Constant noise must also act on a column that no event has.
+// groups, silent noise and no noise, with and without a ridge. Constant noise must also act on a column that no event
+// has. Features that fail silently have dead values, one of them in a spline column that no number has.
 func TestObjectiveOfNoises(t *testing.T) {
-	for _, noise := range []loss.Noise{loss.NoNoise{}, loss.Gaussian{SD: 0.4}, loss.GroupDropout{Q: 0.2, Groups: 0.3}} {
+	for _, noise := range []loss.Noise{loss.NoNoise{}, loss.Gaussian{SD: 0.4}, loss.GroupDropout{Q: 0.2, Groups: 0.3}, loss.Silent{D: 0.6}, loss.Silent{D: 0.6, Groups: true}} {
 		for _, outputs := range []int{1, 3} { // 1 is a regression
 			for _, c := range []float64{3, math.Inf(1)} {
 				s := event.NewSchema(20, []string{"a", "b", "c"}, 3)
@@ -197,6 +84,17 @@ func TestObjectiveOfNoises(t *testing.T) {
 						Rows: model.NewTable(model.ScalerWidth + outputs)},
 					noise: noise, loss: loss.LogisticGaussian{}, c: c, penalized: true, classes: []float64{1, 5, 0}, active: outputs, chunk: 100,
 				}
+				dead, columns := []float64{0, 0, 0}, []uint32{1, 2, 3, 4}
+				if loss.IsSilent(noise) {
+					dead = []float64{30, 0, -2}
+					m.Scaler.Splines = &model.Splines{Columns: []uint32{1}, Knots: [][]float64{{-1, 0.5, 10, 30}}}
+					for i := range 4 {
+						columns = append(columns, m.Scaler.Splines.BasisColumn(0, i))
+					}
+					m.dead = func(column uint32) float64 {
+						return map[uint32]float64{1: dead[0], 3: dead[2], columns[7]: 1}[column]
+					}
+				}
 				center, scale := 0.0, 1.0
 				if outputs == 1 {
 					unit := regression.NewUnit(loss.Real, 0)
@@ -206,10 +104,10 @@ func TestObjectiveOfNoises(t *testing.T) {
 				}
 				r := rand.New(rand.NewPCG(1, 2))
 				squares, ridge := make([]float64, outputs), 0.0
-				for column := range uint32(4) {
+				for _, column := range columns {
 					for k := range outputs {
 						w := r.NormFloat64()
-						m.Rows.Touch(column + 1)[model.ScalerWidth+k] = w
+						m.Rows.Touch(column)[model.ScalerWidth+k] = w
 						squares[k] += w * w
 					}
 				}
@@ -220,7 +118,7 @@ func TestObjectiveOfNoises(t *testing.T) {
 				if clean := m.loss.Facts().Clean; clean != nil && noise == loss.Noise(loss.NoNoise{}) {
 					exact = clean
 				}
-				want, wrong, weight := must.Either(math.IsInf(c, 1), 0, ridge), 0.0, 0.0
+				want, wrong, sum := must.Either(math.IsInf(c, 1), 0, ridge), 0.0, 0.0
 				var b event.Batch
 				for range 200 {
 					e := event.Example{Label: must.Either(outputs == 1, 0, r.IntN(3)), Weight: r.Float64()}
@@ -233,19 +131,27 @@ func TestObjectiveOfNoises(t *testing.T) {
 					b.Examples = append(b.Examples, e)
 					best, at := math.Inf(-1), 0
 					for k := range outputs {
-						f, own, parts := (m.Intercept[k]-center)/scale, 0.0, [2]float64{} // of the groups g and y
+						weight := func(column uint32) float64 { return m.Rows.Row(column)[model.ScalerWidth+k] }
+						below, own, parts := (m.Intercept[k]-center)/scale, 0.0, [2]float64{} // of the groups g and y
 						for j, x := range e.Features.Value {
-							part := x * m.Rows.Row(uint32(j + 1))[model.ScalerWidth+k]
-							f, own = f+part, own+part*part
+							w := weight(uint32(j + 1))
+							part := (x - dead[j]) * w
+							if below += dead[j] * w; j == 0 && m.Scaler.Splines != nil {
+								knot, first, next := m.Scaler.Splines.BasisValues(0, x)
+								part += first*weight(columns[4+knot]) + next*weight(columns[5+knot]) - weight(columns[7])
+								below += weight(columns[7])
+							}
+							own += part * part
 							parts[j%2] += part
 						}
-						v := 0.0
+						f, v := below+parts[0]+parts[1], 0.0
+						joint := parts[0]*parts[0] + parts[1]*parts[1]
 						switch n := noise.(type) {
 						case loss.Gaussian:
 							v = n.SD * n.SD * squares[k]
 						case loss.GroupDropout:
 							own, of := n.Q/(1-n.Q)*own, n.Groups/(1-n.Groups)
-							v = of*(parts[0]*parts[0]+parts[1]*parts[1]) + (1+of)*own
+							v = of*joint + (1+of)*own
 						}
 						y := must.Either(e.Label == k, 1.0, -1)
 						if outputs == 1 {
@@ -253,12 +159,19 @@ func TestObjectiveOfNoises(t *testing.T) {
 							wrong += e.Weight * math.Abs(y-f) * scale
 						}
 						value, _, _ := exact.At(y, f, v)
+						if n, ok := noise.(loss.Silent); ok {
+							v, value = must.Either(n.Groups, joint, own), 0
+							for _, q := range n.Rates() {
+								at, _, _ := m.loss.At(y, (1-q)*f+q*below, q*(1-q)*v)
+								value += at / float64(len(n.Rates()))
+							}
+						}
 						want += kappa * e.Weight * m.classes[e.Label] * value
 						if f > best {
 							best, at = f, k
 						}
 					}
-					if weight += e.Weight; outputs > 1 && at != e.Label {
+					if sum += e.Weight; outputs > 1 && at != e.Label {
 						wrong += e.Weight
 					}
 				}
@@ -267,8 +180,8 @@ func TestObjectiveOfNoises(t *testing.T) {
 					if outputs == 1 {
 						fraction = *numbers.MAE
 					}
-					must.True(t, err == nil && math.Abs(got-want) <= 1e-9*want && math.Abs(fraction-wrong/weight) <= 1e-12,
-						"%v, c %v, %d outputs, %d threads: objective %v, wrong %v, %v; want %v, %v", noise, c, outputs, threads, got, fraction, err, want, wrong/weight)
+					must.True(t, err == nil && math.Abs(got-want) <= 1e-9*want && math.Abs(fraction-wrong/sum) <= 1e-12,
+						"%v, c %v, %d outputs, %d threads: objective %v, wrong %v, %v; want %v, %v", noise, c, outputs, threads, got, fraction, err, want, wrong/sum)
 				}
 			}
 		}
