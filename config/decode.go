@@ -277,11 +277,10 @@ func suggest(name string, known []key) string {
 		}
 		names = append(names, k.path[:min(len(path), len(k.path))].String())
 	}
-	near := Nearest(name, names)
-	if path[0] == challengerKey && (near == "" || len(path) < 3) {
+	if path[0] == challengerKey && len(path) < 3 {
 		return ": write [[challenger]], once for each, or --set challenger.NAME.KEY=VALUE"
 	}
-	return near
+	return Nearest(name, names)
 }
 
 // Nearest returns ", did you mean NAME?" for the name nearest to a misspelled name, or "" if no name is near.
