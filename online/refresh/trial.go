@@ -91,7 +91,7 @@ func (r *Refresh) settle(w *Weights) {
 		clear(r.difference(row))
 	}
 	for _, c := range t.columns {
-		take(w.Table.Touch(c))
+		take(w.Model.Rows.Touch(c))
 	}
 	take(w.Bias)
 	t.columns = t.columns[:0]
@@ -108,9 +108,9 @@ func (r *Refresh) settle(w *Weights) {
 			}
 		}
 	}
-	for slot := range w.Table.Len() {
-		column, _ := w.Table.Column(slot)
-		back(w.Table.Touch(column))
+	for slot := range w.Model.Rows.Len() {
+		column, _ := w.Model.Rows.Column(slot)
+		back(w.Model.Rows.Touch(column))
 	}
 	back(w.Bias)
 }

@@ -351,7 +351,7 @@ func (e *Expert) stepSilent(weight float64) {
 
 // parts returns the number of values that a row has per noise level and output.
 func (c *Settings) parts() int {
-	return c.Optimizer.Parts + (&refresh.Refresh{Settings: c.Window}).Parts()
+	return c.Optimizer.Parts + c.Window.Parts()
 }
 
 // Windows reports whether windows of events are solved by IRLS.
@@ -377,7 +377,7 @@ func (e *Expert) Learned(x *event.Example, weight float64, m *model.Linear, outp
 	if !e.Windows() || !e.window.Add(x, weight) {
 		return
 	}
-	w := refresh.Weights{Table: m.Rows, Bias: e.rows.Intercepts, Active: e.active, InverseDecay: e.inverseDecay, Output: output, Dead: dead, Model: m}
+	w := refresh.Weights{Model: m, Bias: e.rows.Intercepts, Active: e.active, InverseDecay: e.inverseDecay, Output: output, Dead: dead}
 	for v := range e.levels {
 		w.Levels = append(w.Levels, refresh.Level{Noise: e.Noises[v], Inverse: e.levels[v].Inverse})
 	}
