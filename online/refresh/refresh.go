@@ -3,6 +3,7 @@
 package refresh
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -237,20 +238,13 @@ func (r *Refresh) Solve(w Weights) {
 // solveOutput solves the window for index j (a noise level and output). It updates the values at j of rows, the rows of
 // the columns of d and of the intercept.
 func (r *Refresh) solveOutput(w *Weights, lv *Level, j int, d *batch.Data, y []float64, rows [][]float64, leaving int) {
-	if failpoint.Here("learn.refresh") != nil {
-		r.Failures++
-		return
-	}
-	p := batch.Problem{Data: d, Y: y, Weight: r.window.weights, Loss: r.Loss, Noise: lv.Noise, Kappa: 1, Intercept: batch.NoIntercept, Penalty: r.penalty(w, j, rows), Threads: 1}
+	before, found := r.penalty(w, j, rows)
+	p := batch.Problem{Data: d, Y: y, Weight: r.window.weights, Loss: r.Loss, Noise: lv.Noise, Kappa: 1, Intercept: batch.NoIntercept, Penalty: before, Threads: 1}
 	if !r.Marginalized && !r.holds() {
 		p.Noise = loss.NoNoise{}
 	}
 	if r.Intercept {
 		p.Intercept = batch.PenalizedIntercept
-	}
-	found := make([]float64, len(rows))
-	for c, row := range rows {
-		found[c] = r.Weights(row)[j]
 	}
 	steps := 1
 	robust, isRobust := r.Loss.(loss.TLogistic)
@@ -272,7 +266,7 @@ func (r *Refresh) solveOutput(w *Weights, lv *Level, j int, d *batch.Data, y []f
 		}
 		// This tolerance corresponds to about 1e-6 in the weights.
 		solution, err := batch.Solve(context.Background(), o, batch.Options{Solver: batch.Newton, Dual: true, Tol: 1e-12, MaxIterations: 50, Start: found})
-		if err != nil || slices.ContainsFunc(solution.W, func(x float64) bool { return x-x != 0 }) {
+		if err = cmp.Or(err, failpoint.Here("learn.refresh")); err != nil || slices.ContainsFunc(solution.W, func(x float64) bool { return x-x != 0 }) {
 			r.Failures++
 			return
 		}
@@ -310,8 +304,8 @@ func (r *Refresh) solveOutput(w *Weights, lv *Level, j int, d *batch.Data, y []f
 		} else {
 			r.take(row, j, found[c], lv.Inverse)
 		}
-		if metric := p.Penalty.R[c]; r.sliding() && h > 0 {
-			r.Center(row)[j] = (metric*p.Penalty.Center[c] + h*found[c] - gradient[c]) / (metric + h)
+		if metric := before.R[c]; r.sliding() && h > 0 {
+			r.Center(row)[j] = (metric*before.Center[c] + h*found[c] - gradient[c]) / (metric + h)
 		}
 		d[j] += h * w.InverseDecay
 	}
@@ -326,18 +320,18 @@ func expected(p batch.Problem) *batch.Expected {
 	return o
 }
 
-// penalty returns the quadratic summary of the events before the window, for index j of rows.
-func (r *Refresh) penalty(w *Weights, j int, rows [][]float64) batch.Penalty {
-	p := batch.Penalty{R: make([]float64, len(rows)), Center: make([]float64, len(rows))}
-	for c, row := range rows {
-		p.Center[c] = r.CenterOf(row)[j]
-		p.R[c] = r.Curvature(row)[j]/w.InverseDecay + r.Ridge
+// penalty returns the quadratic summary of the events before the window, for index j of rows, and the weights.
+func (r *Refresh) penalty(w *Weights, j int, rows [][]float64) (p batch.Penalty, weights []float64) {
+	for _, row := range rows {
+		p.Center = append(p.Center, r.CenterOf(row)[j])
+		p.R = append(p.R, r.Curvature(row)[j]/w.InverseDecay+r.Ridge)
+		weights = append(weights, r.Weights(row)[j])
 	}
 	if r.Intercept && !r.Penalized {
 		// The intercept gets a small penalty, because a window with a single class would make it infinite.
 		p.R[len(rows)-1] = max(r.Curvature(w.Bias)[j]/w.InverseDecay, 0.01)
 	}
-	return p
+	return p, weights
 }
 
 // holds reports whether the loss has the quadratic noising penalty, which a refresh holds at the current weights.

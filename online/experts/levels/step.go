@@ -302,16 +302,8 @@ func (e *Expert) Silent() (n loss.Silent, some bool) {
 	return e.silent.Noise, true
 }
 
-// others returns the number of levels whose noise is not silent. isSilent reports whether the given level has silent
-// noise.
-func (e *Expert) others() int {
-	if e.silent != nil {
-		return len(e.levels) - 1
-	}
-	return len(e.levels)
-}
-
-func (e *Expert) isSilent(level int) bool { return level == e.others() }
+// isSilent reports whether the given level has silent noise.
+func (e *Expert) isSilent(level int) bool { return e.silent != nil && level == len(e.levels)-1 }
 
 // takeSilent prepares the silent level for an event with these rows.
 func (e *Expert) takeSilent(in *encode.Input, of [][]float64) {
