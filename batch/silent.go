@@ -233,8 +233,8 @@ func (o *Expected) addTo(r Row, acc []float64, p rowGradient) {
 // Views returns the number of views of a row. It is 1, except under silent noise.
 func (o *Expected) Views() int { return len(o.views) }
 
-// AtView returns the mean of a column in a view of a row, and its variance, if its value in the row is x. The variance is
-// 0 without noise. It is not defined for noise that removes groups, or that has a constant variance.
+// AtView returns the mean of a column in a view of a row, and its variance, if its value in the row is x. The variance
+// is 0 without noise. It does not include a constant variance, and is not defined for noise that removes groups.
 func (o *Expected) AtView(view int, x float64, column uint32) (mean, variance float64) {
 	a := &o.views[view]
 	alive, dead := o.apart(x, column)

@@ -278,7 +278,7 @@ func (r *Refresh) solveOutput(w *Weights, lv *Level, j int, d *batch.Data, y []f
 		_, df, shrink := r.Loss.At(y[n], f, variance)
 		_, _, dv := r.Loss.At(y[n], f, max(variance, LeastVariance))
 		if held != nil {
-			_, df, _ = heldLoss.At(y[n], f, 0)
+			_, df, _ = loss.LogisticGaussian{}.At(y[n], f, 0)
 			shrink, dv = held[i]/2, held[i]/2
 		}
 		h := 2 * dv * weights[i]
@@ -337,9 +337,6 @@ func (r *Refresh) penalty(w *Weights, j int, rows [][]float64) (p batch.Penalty,
 // holds reports whether the loss has the quadratic noising penalty, which a refresh holds at the current weights.
 func (r *Refresh) holds() bool { return r.Loss == loss.Loss(loss.LogisticQuadratic{}) }
 
-// heldLoss is the loss, without noise, to which hold adds the noising penalty.
-var heldLoss = loss.LogisticGaussian{}
-
 // hold returns the objective of p with the logistic loss without noise plus the quadratic noising penalty, whose factors
 // A2(f), the second derivatives of the log-partition, are held at the given weights:
 //
@@ -364,7 +361,7 @@ func (r *Refresh) hold(p batch.Problem, noisy *batch.Expected, weights []float64
 			center[c] *= p.Penalty.R[c] / metric[c]
 		}
 	}
-	p.Loss, p.Noise, p.Penalty = heldLoss, loss.NoNoise{}, batch.Penalty{R: metric, Center: center}
+	p.Loss, p.Noise, p.Penalty = loss.LogisticGaussian{}, loss.NoNoise{}, batch.Penalty{R: metric, Center: center}
 	return expected(p), held
 }
 

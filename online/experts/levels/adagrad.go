@@ -112,7 +112,7 @@ func (e *Expert) setOutputs(outputs int) {
 	if e.Grouped() && !e.Clean {
 		e.step.groups = rows.NewGroups(e.Grouping, e.Noises, outputs, false)
 	}
-	if noise, ok := e.Noises[len(e.Noises)-1].(loss.Silent); ok {
+	if noise, some := e.Silent(); some {
 		e.silent = &silent.Event{Noise: noise, Loss: e.Loss, First: e.layout.N - outputs, Outputs: outputs, N: e.layout.N}
 	}
 	c := optimizers.Settings{

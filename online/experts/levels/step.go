@@ -294,12 +294,10 @@ func (e *Expert) Accumulate(x *experts.Input, sums []float64, weight float64) {
 // from the gradients of other levels. Its weights are in the same rows, and scales, averages and rates are handled in
 // the same way.
 
-// Silent returns the silent noise. some reports whether a level has silent noise.
-func (e *Expert) Silent() (n loss.Silent, some bool) {
-	if e.silent == nil {
-		return n, false
-	}
-	return e.silent.Noise, true
+// Silent returns the silent noise. some reports whether a level, the last one, has silent noise.
+func (c *Settings) Silent() (n loss.Silent, some bool) {
+	n, some = c.Noises[len(c.Noises)-1].(loss.Silent)
+	return n, some
 }
 
 // isSilent reports whether the given level has silent noise.
