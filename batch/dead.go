@@ -12,16 +12,11 @@ import (
 // DeadValues returns the values of dead numbers in the raw Data d, or nil if no column is numeric. A column of a sparse
 // format counts as numeric if at least 90 % of the events have it.
 func (d *Data) DeadValues() *model.Dead {
-	type readings struct{ n, zeros, mean float64 }
-	of := make([]readings, d.Columns())
+	of := make([]model.ColumnReadings, d.Columns())
 	for i := range d.Rows() {
 		row := d.Row(i)
 		for j, c := range row.Index {
-			r, x := &of[c], row.At(j)
-			if r.n++; x == 0 {
-				r.zeros++
-			}
-			r.mean += (x - r.mean) / r.n
+			of[c].Read(row.At(j))
 		}
 	}
 	var all model.Zeros
@@ -30,12 +25,12 @@ func (d *Data) DeadValues() *model.Dead {
 		r, rows := &of[c], float64(d.Rows())
 		switch kind := d.Schema.Fields[d.fields.of(d.Column(c))].Kind; {
 		case kind == event.Numeric:
-		case kind != event.Sparse || 10*r.n < 9*rows:
+		case kind != event.Sparse || 10*r.All < 9*rows:
 			continue
 		case !d.Schema.ColumnsGoMissing(): // an absent value is a 0
-			*r = readings{rows, r.zeros + rows - r.n, r.mean * r.n / rows}
+			*r = model.ColumnReadings{Zeros: model.Zeros{All: rows, Zero: r.Zero + rows - r.All}, Mean: r.Mean * r.All / rows}
 		}
-		all.Add(r.n, r.zeros)
+		all.Add(r.Zeros)
 		numbers = append(numbers, c)
 	}
 	if numbers == nil {
@@ -43,10 +38,7 @@ func (d *Data) DeadValues() *model.Dead {
 	}
 	var dead model.Dead
 	for _, c := range numbers {
-		reads := of[c].mean
-		if model.DeadIsZero(model.Zeros{Readings: of[c].n, Zeros: of[c].zeros}, all) {
-			reads = 0
-		}
+		reads, _ := of[c].Dead(all)
 		dead.Columns, dead.Reads = append(dead.Columns, d.Column(c)), append(dead.Reads, reads)
 	}
 	return &dead

@@ -77,7 +77,8 @@ func (o *Expected) dual() *dual {
 	for a, i := range d.views {
 		row := o.p.Data.Row(i / len(o.views))
 		for k, c := range row.Index {
-			wide[c] = o.viewValue(i, row.At(k), c) * d.inverse[c] * d.root[i]
+			x, _ := o.AtView(i%len(o.views), row.At(k), c)
+			wide[c] = x * d.inverse[c] * d.root[i]
 		}
 		bias := 0.0
 		if o.dim > o.columns {
@@ -117,7 +118,8 @@ func (d *dual) apply(r, out []float64) {
 	for a, i := range d.views {
 		g, row := d.root[i]*d.t.AtVec(a), o.p.Data.Row(i/len(o.views))
 		for k, c := range row.Index {
-			out[c] -= g * o.viewValue(i, row.At(k), c) * d.inverse[c]
+			x, _ := o.AtView(i%len(o.views), row.At(k), c)
+			out[c] -= g * x * d.inverse[c]
 		}
 		if o.dim > o.columns {
 			out[o.columns] -= g * d.inverse[o.columns]

@@ -230,10 +230,15 @@ func (o *Expected) addTo(r Row, acc []float64, p rowGradient) {
 	}
 }
 
-// viewValue returns the mean value in view i of a column whose value is x.
-func (o *Expected) viewValue(i int, x float64, column uint32) float64 {
+// Views returns the number of views of a row. It is 1, except under silent noise.
+func (o *Expected) Views() int { return len(o.views) }
+
+// AtView returns the mean of a column in a view of a row, and its variance, if its value in the row is x. The variance
+// is 0 without noise. It does not include a constant variance, and is not defined for noise that removes groups.
+func (o *Expected) AtView(view int, x float64, column uint32) (mean, variance float64) {
+	a := &o.views[view]
 	alive, dead := o.apart(x, column)
-	return o.views[i%len(o.views)].keep*alive + dead
+	return a.keep*alive + dead, a.spread * (o.c1 + o.c2*alive) * alive
 }
 
 // dotView returns the score of view i without the intercept.

@@ -64,7 +64,7 @@ func parse(c Config) (settings, error) {
 	if a.FreeRate = a.Rate == 0; a.FreeRate {
 		a.Rate = rule.Eta
 	}
-	noise, isSilent := a.Noises[len(a.Noises)-1].(loss.Silent)
+	noise, isSilent := a.Silent()
 	single := len(a.Noises) == 1
 	if a.Window.Pairs = a.Windows() && !a.Window.Only && !isSilent; a.Window.Pairs {
 		a.Noises = append(a.Noises, a.Noises...)

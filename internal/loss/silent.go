@@ -63,10 +63,16 @@ func (n Silent) Squares() Noise {
 // (1-q) squares.
 func (n Silent) At(l Loss, y, score, intercept, squares float64) (value, ds, di, dq float64) {
 	value, p := n.ByRate(l, y, score, intercept, squares)
+	ds, di, dq = n.Sum(&p)
+	return value, ds, di, dq
+}
+
+// Sum returns the derivatives of the mean loss by score, intercept and squares.
+func (n Silent) Sum(p *ByRate) (ds, di, dq float64) {
 	for i, q := range n.Rates() {
 		ds, di, dq = ds+(1-q)*p[i].DF, di+p[i].DF, dq+q*(1-q)*p[i].DV
 	}
-	return value, ds, di, dq
+	return ds, di, dq
 }
 
 // silentRates is the number of rates.

@@ -12,21 +12,38 @@ import (
 // zerosOf is the inverse of the smallest fraction of zeros at which a dead number is 0.
 const zerosOf = 100
 
-// Zeros counts readings, and how many of them were 0.
-type Zeros struct{ Readings, Zeros float64 }
+// Zeros counts readings: all of them, and those that were 0.
+type Zeros struct{ All, Zero float64 }
 
-// Add adds the given counts.
-func (z *Zeros) Add(readings, zeros float64) {
-	z.Readings, z.Zeros = z.Readings+readings, z.Zeros+zeros
+// Add adds other counts.
+func (z *Zeros) Add(of Zeros) { z.All, z.Zero = z.All+of.All, z.Zero+of.Zero }
+
+func (z Zeros) usual() bool { return zerosOf*z.Zero >= z.All }
+
+// ColumnReadings has the counts and the mean of the readings of a numeric feature.
+type ColumnReadings struct {
+	Zeros
+	Mean float64
 }
 
-func (z Zeros) usual() bool { return zerosOf*z.Zeros >= z.Readings }
+// Read adds a reading.
+func (r *ColumnReadings) Read(x float64) {
+	if r.All++; x == 0 {
+		r.Zero++
+	}
+	r.Mean += (x - r.Mean) / r.All
+}
 
-// DeadIsZero reports whether a dead numeric feature has the value 0, given the counts of this feature and of all numeric
-// features; otherwise it has its mean, before any transform. It is 0 if at least a hundredth of its readings are 0, and
-// at least a hundredth of the readings of all numeric features. If the other features are almost never 0, a dead number is
+// Dead returns the value of the feature when it is dead, given the counts of all numeric features. It is 0 (zero is true)
+// if at least a hundredth of the feature's readings are 0, and at least a hundredth of the readings of all numeric
+// features. Otherwise it is the mean, before any transform. If the other features are almost never 0, a dead number is
 // not 0 either, and a 0 is an ordinary value. Dead words and categories are absent.
-func DeadIsZero(own, all Zeros) bool { return own.usual() && all.usual() }
+func (r *ColumnReadings) Dead(all Zeros) (reads float64, zero bool) {
+	if r.usual() && all.usual() {
+		return 0, true
+	}
+	return r.Mean, false
+}
 
 // Dead has the values of dead numeric features, in their raw unit. It is immutable.
 type Dead struct {

@@ -42,13 +42,14 @@ func NewAdagrad(c Settings) Optimizer {
 	return &adagrad{Plain: Plain{c}, kappa: make([]float64, c.count()), fraction: slices.Repeat([]float64{1}, c.count())}
 }
 
-const adagradEps = 1e-8
+// AdagradEps is the eps of AdaGrad's step.
+const AdagradEps = 1e-8
 
 func (r *adagrad) Step(s *rows.Step) {
 	if r.count() == 0 {
 		return
 	}
-	c := rows.AdagradConstants{Start: r.StartSum, Eps: adagradEps}
+	c := rows.AdagradConstants{Start: r.StartSum, Eps: AdagradEps}
 	ridge, root := s.Ridge, math.Sqrt(s.InverseDecay)
 	if root != 1 {
 		// Multiplying gradients by the square root of InverseDecay does not change the step, and multiplies new terms
@@ -127,17 +128,27 @@ const (
 	mostNewton = 6
 )
 
-// Fraction returns the fraction of a proximal step: the solution of a = df(f - a df kappa)/df for value j of a step, by
-// Newton's method within bounds. If the loss is convex, there is exactly one solution in [0, 1].
+// Fraction returns the fraction of a proximal step: the solution of a = df(f - a df kappa)/df for value j of a step.
 func Fraction(l loss.Loss, s *rows.Step, j int, df, kappa float64) float64 {
-	a := 1 / (1 + max(s.H[j], 0)*kappa)
-	if math.Abs(df)*kappa < shortStep {
+	return SolveFraction(math.Abs(df)*kappa, max(s.H[j], 0)*kappa, func(a float64) (slope, curvature float64) {
+		_, d, dv := l.At(s.Y[j], s.F[j]-a*df*kappa, s.Variance[j])
+		return s.Importance * d / df, 2 * s.Importance * dv * kappa
+	})
+}
+
+// SolveFraction returns the fraction a of a proximal step, the solution of a = slope(a), by Newton's method within
+// bounds. slope(a) is the loss's derivative along the step, after the fraction a of the step, divided by that before the
+// step. at returns it and its negative derivative, which is curvature before the step. The whole step changes the score
+// by change. If the loss is convex, there is exactly one solution in [0, 1].
+func SolveFraction(change, curvature float64, at func(a float64) (slope, curvature float64)) float64 {
+	a := 1 / (1 + curvature)
+	if change < shortStep {
 		return a
 	}
 	low, high := 0.0, 1.0
 	for i := range 20 {
-		_, d, dv := l.At(s.Y[j], s.F[j]-a*df*kappa, s.Variance[j])
-		over := a - s.Importance*d/df
+		slope, curvature := at(a)
+		over := a - slope
 		if math.Abs(over) <= stepTolerance*a {
 			break
 		}
@@ -146,7 +157,7 @@ func Fraction(l loss.Loss, s *rows.Step, j int, df, kappa float64) float64 {
 		} else {
 			low = a
 		}
-		if a -= over / (1 + 2*s.Importance*dv*kappa); !(a > low && a < high) || i >= mostNewton {
+		if a -= over / (1 + curvature); !(a > low && a < high) || i >= mostNewton {
 			a = (low + high) / 2
 		}
 	}

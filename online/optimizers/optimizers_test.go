@@ -17,7 +17,7 @@ import (
 // slowAdagrad makes a step of the optimizer adagrad directly from the formulas, one weight after another.
 func slowAdagrad(r *adagrad, s *rows.Step) {
 	root := math.Sqrt(s.InverseDecay)
-	start, least := r.StartSum*s.InverseDecay, adagradEps*root
+	start, least := r.StartSum*s.InverseDecay, AdagradEps*root
 	n := r.count()
 	fraction := slices.Repeat([]float64{1}, n)
 	g, inverse := make([][]float64, len(s.Rows)), make([][]float64, len(s.Rows))

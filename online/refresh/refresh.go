@@ -3,6 +3,7 @@
 package refresh
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -54,18 +55,19 @@ type Settings struct {
 	Pairs        bool    // each noise level is learned twice, see trial; otherwise every refresh takes effect
 }
 
-func (r *Refresh) sliding() bool { return r.Reach > r.Size }
+func (s *Settings) sliding() bool { return s.Reach > s.Size }
 
-// Parts returns the number of values that the refresh needs in a row per noise level and output.
-func (r *Refresh) Parts() (parts int) {
-	if r.Size == 0 {
+// Parts returns the number of values that the refresh needs in a row per noise level and output: one for D, and one
+// each for c and for the differences (see trial), if these exist.
+func (s *Settings) Parts() (parts int) {
+	if s.Size == 0 {
 		return 0
 	}
 	parts = 1
-	if r.sliding() {
+	if s.sliding() {
 		parts++
 	}
-	if r.Pairs {
+	if s.Pairs {
 		parts++
 	}
 	return parts
@@ -82,23 +84,14 @@ func (r *Refresh) CenterOf(row []float64) []float64 {
 // Rescale adapts D, c and the differences (see trial) of the weights at from <= j < to of a row to a change of the
 // feature's scale by ratio.
 func (r *Refresh) Rescale(row []float64, from, to int, ratio float64) {
-	if r.Size == 0 {
-		return
-	}
-	d := r.Curvature(row)[from:to]
-	for k := range d {
-		d[k] /= ratio * ratio
-	}
-	if r.sliding() {
-		center := r.Center(row)[from:to]
-		for k := range center {
-			center[k] *= ratio
-		}
-	}
-	if r.Pairs && from >= r.half() {
-		difference := r.difference(row)[from-r.half() : to-r.half()]
-		for k := range difference {
-			difference[k] *= ratio
+	for part := range r.Parts() {
+		values := r.Part(row, r.Layout.Refresh+part)[from:to]
+		for k := range values {
+			if part == 0 { // D
+				values[k] /= ratio * ratio
+			} else {
+				values[k] *= ratio
+			}
 		}
 	}
 }
@@ -106,16 +99,10 @@ func (r *Refresh) Rescale(row []float64, from, to int, ratio float64) {
 // Shifted adapts c and the differences of the intercepts at from <= j < to. It must be called after shift times the
 // weights of row have been added to these intercepts.
 func (r *Refresh) Shifted(intercepts, row []float64, from, to int, shift float64) {
-	if r.sliding() {
-		center := r.Center(intercepts)[from:to]
-		for k, c := range r.Center(row)[from:to] {
-			center[k] += c * shift
-		}
-	}
-	if r.Pairs && from >= r.half() {
-		difference := r.difference(intercepts)[from-r.half() : to-r.half()]
-		for k, d := range r.difference(row)[from-r.half() : to-r.half()] {
-			difference[k] += d * shift
+	for part := r.Layout.Refresh + 1; part < r.Layout.Refresh+r.Parts(); part++ {
+		of, values := r.Part(row, part), r.Part(intercepts, part)
+		for j := from; j < to; j++ {
+			values[j] += of[j] * shift
 		}
 	}
 }
@@ -174,9 +161,8 @@ func Solvable(l loss.Loss) bool {
 
 // Weights are the weights that a refresh changes. They are in rows with the given Layout.
 type Weights struct {
-	Table        *model.Table
+	Model        *model.Linear // standardizes events like the learner, and has the rows of the columns
 	Bias         []float64     // row of the intercepts
-	Model        *model.Linear // standardizes events like the learner
 	Levels       []Level
 	Active       int                 // number of outputs in use
 	Output       func(class int) int // returns the output of a class
@@ -226,17 +212,16 @@ func (r *Refresh) Solve(w Weights) {
 	if w.Dead != nil {
 		d.SetDead(w.Dead)
 	}
-	list := make([][]float64, d.Columns(), d.Columns()+1)
-	for c := range list {
-		list[c] = w.Table.Touch(d.Column(c))
+	var list [][]float64
+	for c := range d.Columns() {
+		column := d.Column(c)
+		list = append(list, w.Model.Rows.Touch(column))
+		if r.Pairs {
+			r.trial.columns = append(r.trial.columns, column)
+		}
 	}
 	if r.Intercept {
 		list = append(list, w.Bias)
-	}
-	if r.Pairs {
-		for c := range d.Columns() {
-			r.trial.columns = append(r.trial.columns, d.Column(c))
-		}
 	}
 	y := make([]float64, len(r.window.labels))
 	for v := first; v < len(w.Levels); v++ {
@@ -253,27 +238,13 @@ func (r *Refresh) Solve(w Weights) {
 // solveOutput solves the window for index j (a noise level and output). It updates the values at j of rows, the rows of
 // the columns of d and of the intercept.
 func (r *Refresh) solveOutput(w *Weights, lv *Level, j int, d *batch.Data, y []float64, rows [][]float64, leaving int) {
-	if failpoint.Here("learn.refresh") != nil {
-		r.Failures++
-		return
-	}
-	p := batch.Problem{Data: d, Y: y, Weight: r.window.weights, Loss: r.Loss, Noise: lv.Noise, Kappa: 1, Intercept: batch.NoIntercept, Threads: 1}
+	before, found := r.penalty(w, j, rows)
+	p := batch.Problem{Data: d, Y: y, Weight: r.window.weights, Loss: r.Loss, Noise: lv.Noise, Kappa: 1, Intercept: batch.NoIntercept, Penalty: before, Threads: 1}
 	if !r.Marginalized && !r.holds() {
 		p.Noise = loss.NoNoise{}
 	}
 	if r.Intercept {
 		p.Intercept = batch.PenalizedIntercept
-	}
-	p.Penalty = r.penalty(w, j, rows)
-	metric, center := p.Penalty.R, p.Penalty.Center
-	found := make([]float64, len(rows))
-	for c, row := range rows {
-		found[c] = r.Weights(row)[j]
-	}
-	views, dead := viewsOf(p.Noise), w.deadUnder(p.Noise)
-	var held []float64 // by event and view, see hold
-	if r.holds() {
-		held = r.hold(&p, d, dead, views, y, found)
 	}
 	steps := 1
 	robust, isRobust := r.Loss.(loss.TLogistic)
@@ -281,52 +252,40 @@ func (r *Refresh) solveOutput(w *Weights, lv *Level, j int, d *batch.Data, y []f
 		// Theta-steps minimize the convex part of the loss, with each event weighted by its influence.
 		p.Loss, steps = robust.Theta(), 3
 	}
+	noisy := expected(p)
+	o, weights := noisy, noisy.Weights()
+	var held []float64 // by view, see hold
+	if r.holds() {
+		o, held = r.hold(p, noisy, found)
+	}
 	for range steps {
-		o, err := batch.NewExpected(p)
-		if err != nil {
-			panic(err) // impossible, because New has checked the settings
-		}
 		if isRobust {
-			m := o.Weights()
-			r.eachOf(d, dead, views, found, func(i, v int, f, variance float64) {
-				m[i*len(views)+v] *= robust.Influence(y[i], f, variance)
-			})
+			m := slices.Clone(weights)
+			eachView(noisy, d, d.Rows(), found, func(i, n, _ int, f, variance float64) { m[i] *= robust.Influence(y[n], f, variance) })
 			o.Weigh(m)
 		}
 		// This tolerance corresponds to about 1e-6 in the weights.
 		solution, err := batch.Solve(context.Background(), o, batch.Options{Solver: batch.Newton, Dual: true, Tol: 1e-12, MaxIterations: 50, Start: found})
-		if err != nil || slices.ContainsFunc(solution.W, func(x float64) bool { return x-x != 0 }) {
+		if err = cmp.Or(err, failpoint.Here("learn.refresh")); err != nil || slices.ContainsFunc(solution.W, func(x float64) bool { return x-x != 0 }) {
 			r.Failures++
 			return
 		}
 		found = solution.W
 	}
 
-	for c, row := range rows {
-		if r.Only && r.Curvature(row)[j] == 0 {
-			r.Weights(row)[j] = found[c]
-			continue // if the column was never refreshed, its old value is no evidence, and the average moves with the iterate
-		}
-		r.take(row, j, found[c], lv.Inverse)
-	}
 	curvature, gradient := make([]float64, len(rows)), make([]float64, len(rows))
-	r.eachOf(d, dead, views, found, func(i, v int, f, variance float64) {
-		if i >= leaving {
-			return
-		}
-		view := &views[v]
-		weight := r.window.weights[i] * view.part
-		_, df, shrink := r.Loss.At(y[i], f, variance)
-		_, _, dv := r.Loss.At(y[i], f, max(variance, LeastVariance))
+	eachView(noisy, d, leaving, found, func(i, n, view int, f, variance float64) {
+		_, df, shrink := r.Loss.At(y[n], f, variance)
+		_, _, dv := r.Loss.At(y[n], f, max(variance, LeastVariance))
 		if held != nil {
-			_, df, _ = p.Loss.At(y[i], f, 0)
-			shrink, dv = held[i*len(views)+v]/2, held[i*len(views)+v]/2
+			_, df, _ = loss.LogisticGaussian{}.At(y[n], f, 0)
+			shrink, dv = held[i]/2, held[i]/2
 		}
-		h := 2 * dv * weight
-		df, shrink = df*weight, 2*shrink*weight
-		row := d.Row(i)
-		for n, c := range row.Index {
-			x, noise := view.of(row.At(n), dead(d.Column(int(c))))
+		h := 2 * dv * weights[i]
+		df, shrink = df*weights[i], 2*shrink*weights[i]
+		row := d.Row(n)
+		for at, c := range row.Index {
+			x, noise := noisy.AtView(view, row.At(at), c)
 			curvature[c] += h * (x*x + noise)
 			gradient[c] += df * x
 			if noise != 0 {
@@ -339,48 +298,61 @@ func (r *Refresh) solveOutput(w *Weights, lv *Level, j int, d *batch.Data, y []f
 		}
 	})
 	for c, row := range rows {
-		h := curvature[c]
-		if r.sliding() && h > 0 {
-			r.CenterOf(row)[j] = (metric[c]*center[c] + h*found[c] - gradient[c]) / (metric[c] + h)
+		h, d := curvature[c], r.Curvature(row)
+		if r.Only && d[j] == 0 {
+			r.Weights(row)[j] = found[c] // if the column was never refreshed, its old value is no evidence, and the average moves with the iterate
+		} else {
+			r.take(row, j, found[c], lv.Inverse)
 		}
-		r.Curvature(row)[j] += h * w.InverseDecay
+		if metric := before.R[c]; r.sliding() && h > 0 {
+			r.Center(row)[j] = (metric*before.Center[c] + h*found[c] - gradient[c]) / (metric + h)
+		}
+		d[j] += h * w.InverseDecay
 	}
 }
 
-// penalty returns the quadratic summary of the events before the window, for index j of rows.
-func (r *Refresh) penalty(w *Weights, j int, rows [][]float64) batch.Penalty {
-	p := batch.Penalty{R: make([]float64, len(rows)), Center: make([]float64, len(rows))}
-	for c, row := range rows {
-		p.Center[c] = r.CenterOf(row)[j]
-		p.R[c] = r.Curvature(row)[j]/w.InverseDecay + r.Ridge
+// expected returns the objective of a problem.
+func expected(p batch.Problem) *batch.Expected {
+	o, err := batch.NewExpected(p)
+	if err != nil {
+		panic(err) // impossible, because New has checked the settings
+	}
+	return o
+}
+
+// penalty returns the quadratic summary of the events before the window, for index j of rows, and the weights.
+func (r *Refresh) penalty(w *Weights, j int, rows [][]float64) (p batch.Penalty, weights []float64) {
+	for _, row := range rows {
+		p.Center = append(p.Center, r.CenterOf(row)[j])
+		p.R = append(p.R, r.Curvature(row)[j]/w.InverseDecay+r.Ridge)
+		weights = append(weights, r.Weights(row)[j])
 	}
 	if r.Intercept && !r.Penalized {
 		// The intercept gets a small penalty, because a window with a single class would make it infinite.
 		p.R[len(rows)-1] = max(r.Curvature(w.Bias)[j]/w.InverseDecay, 0.01)
 	}
-	return p
+	return p, weights
 }
 
 // holds reports whether the loss has the quadratic noising penalty, which a refresh holds at the current weights.
 func (r *Refresh) holds() bool { return r.Loss == loss.Loss(loss.LogisticQuadratic{}) }
 
-// hold replaces the loss of p by the logistic loss without noise plus the quadratic noising penalty, whose factors A2(f),
-// the second derivatives of the log-partition, are held at the given weights:
+// hold returns the objective of p with the logistic loss without noise plus the quadratic noising penalty, whose factors
+// A2(f), the second derivatives of the log-partition, are held at the given weights:
 //
 //	R_q(w; weights) = 1/2 sum_n A2(f_n(weights)) v_n(w).
 //
-// This is a convex quadratic in w, although R_q(w) is not convex (Wager, Wang and Liang 2013, eq. 17). hold adds it to the
-// penalty of p, and returns A2 by event and view.
-func (r *Refresh) hold(p *batch.Problem, d *batch.Data, dead func(column uint32) float64, views []view, y, weights []float64) (curvatures []float64) {
-	p.Loss, p.Noise = loss.LogisticGaussian{}, loss.NoNoise{}
-	penalty := make([]float64, len(weights))
-	r.eachOf(d, dead, views, weights, func(i, v int, f, variance float64) {
-		_, _, dv := r.Loss.At(y[i], f, variance)
-		curvatures = append(curvatures, 2*dv)
-		row := d.Row(i)
-		for n, c := range row.Index {
-			_, noise := views[v].of(row.At(n), dead(d.Column(int(c))))
-			penalty[c] += 2 * dv * r.window.weights[i] * views[v].part * noise
+// This is a convex quadratic in w, although R_q(w) is not convex (Wager, Wang and Liang 2013, eq. 17). noisy is the
+// objective of p under the noise. hold also returns A2 by view.
+func (r *Refresh) hold(p batch.Problem, noisy *batch.Expected, weights []float64) (o *batch.Expected, held []float64) {
+	penalty, m := make([]float64, len(weights)), noisy.Weights()
+	eachView(noisy, p.Data, p.Data.Rows(), weights, func(i, n, view int, f, variance float64) {
+		_, _, dv := r.Loss.At(p.Y[n], f, variance)
+		held = append(held, 2*dv)
+		row := p.Data.Row(n)
+		for at, c := range row.Index {
+			_, noise := noisy.AtView(view, row.At(at), c)
+			penalty[c] += 2 * dv * m[i] * noise
 		}
 	})
 	metric, center := slices.Clone(p.Penalty.R), slices.Clone(p.Penalty.Center)
@@ -389,65 +361,30 @@ func (r *Refresh) hold(p *batch.Problem, d *batch.Data, dead func(column uint32)
 			center[c] *= p.Penalty.R[c] / metric[c]
 		}
 	}
-	p.Penalty = batch.Penalty{R: metric, Center: center}
-	return curvatures
+	p.Loss, p.Noise, p.Penalty = loss.LogisticGaussian{}, loss.NoNoise{}, batch.Penalty{R: metric, Center: center}
+	return expected(p), held
 }
 
 // LeastVariance is the smallest variance of a score for computing D. The hinge loss without noise has no curvature that
 // could be summed.
 const LeastVariance = 0.01
 
-// view is one form in which an event counts under a noise. part is the fraction of the event's weight that this form
-// has. Differences between feature values and their values when missing are multiplied by keep. The noise variance has
-// a linear term (c1) and a quadratic term (c2) in that difference.
-type view struct{ part, keep, c1, c2 float64 }
-
-// viewsOf returns the views of a noise: one view per rate for silent noise, and a single view for other noise.
-func viewsOf(noise loss.Noise) []view {
-	silent, ok := noise.(loss.Silent)
-	if !ok || silent.D == 0 {
-		_, c1, c2 := noise.Coefficients()
-		return []view{{1, 1, c1, c2}}
-	}
-	rates := silent.Rates()
-	views := make([]view, len(rates))
-	for v, q := range rates {
-		views[v] = view{1 / float64(len(rates)), 1 - q, 0, q * (1 - q)}
-	}
-	return views
-}
-
-// of returns the value of a feature in a score, and the variance of the feature's noise. x is the raw value of the
-// feature, and dead is its value when missing.
-func (v *view) of(x, dead float64) (value, variance float64) {
-	x -= dead
-	return v.keep*x + dead, v.c1*x + v.c2*x*x
-}
-
-// deadUnder returns the function for the values of silently missing columns if the noise is silent.
-func (w *Weights) deadUnder(noise loss.Noise) func(column uint32) float64 {
-	if w.Dead == nil || !loss.IsSilent(noise) {
-		return func(uint32) float64 { return 0 }
-	}
-	return w.Dead
-}
-
-// eachOf calls f for every event in each view, with the score of the event by the given weights, and with the noise
-// variance of the score.
-func (r *Refresh) eachOf(d *batch.Data, dead func(column uint32) float64, views []view, weights []float64, f func(i, view int, score, variance float64)) {
-	for i := range d.Rows() {
-		row := d.Row(i)
-		for v := range views {
+// eachView calls f for each view (see batch.Expected) of the first rows of d, with the view's index in Weights, its row
+// and its number, and with the score by the given weights and the variance of the score.
+func eachView(o *batch.Expected, d *batch.Data, rows int, weights []float64, f func(i, n, view int, score, variance float64)) {
+	for n := range rows {
+		row := d.Row(n)
+		for view := range o.Views() {
 			score, variance := 0.0, 0.0
-			for n, c := range row.Index {
-				x, noise := views[v].of(row.At(n), dead(d.Column(int(c))))
+			for at, c := range row.Index {
+				x, noise := o.AtView(view, row.At(at), c)
 				score += weights[c] * x
 				variance += weights[c] * weights[c] * noise
 			}
-			if r.Intercept {
+			if d.Columns() < len(weights) {
 				score += weights[d.Columns()]
 			}
-			f(i, v, score, variance)
+			f(n*o.Views()+view, n, view, score, variance)
 		}
 	}
 }

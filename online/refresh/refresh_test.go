@@ -79,7 +79,7 @@ func TestRefresh(t *testing.T) {
 		width := rows.FirstPart + 3 + x.Parts()
 		table, bias := model.NewTable(width), make([]float64, width)
 		s := &event.Schema{NumericIndices: true}
-		w := Weights{Table: table, Bias: bias, Active: 1, Output: func(class int) int { return class }, InverseDecay: 2, Levels: []Level{{Noise: c.noise, Inverse: 4}}, Dead: func(column uint32) float64 { return dead[column] },
+		w := Weights{Bias: bias, Active: 1, Output: func(class int) int { return class }, InverseDecay: 2, Levels: []Level{{Noise: c.noise, Inverse: 4}}, Dead: func(column uint32) float64 { return dead[column] },
 			Model: &model.Linear{Head: model.Head{Schema: s, Scaler: model.Scaler{Mode: model.StandardizeNone}, Layout: model.Layout{Width: width}}, Rows: table}}
 		var window []event.Example
 		for n := range 200 {
@@ -176,7 +176,7 @@ func TestRefreshOfOneClass(t *testing.T) {
 	x := Refresh{Settings: Settings{Size: 40, Reach: 40, Loss: loss.LogisticGaussian{}, Ridge: 0.5, Intercept: true}, Layout: rows.Layout{Outputs: 1, N: 1, Refresh: 3}}
 	width := rows.FirstPart + 4
 	table, bias := model.NewTable(width), make([]float64, width)
-	w := Weights{Table: table, Bias: bias, Active: 1, Output: func(class int) int { return class }, InverseDecay: 1, Levels: []Level{{Noise: loss.NoNoise{}, Inverse: 1}},
+	w := Weights{Bias: bias, Active: 1, Output: func(class int) int { return class }, InverseDecay: 1, Levels: []Level{{Noise: loss.NoNoise{}, Inverse: 1}},
 		Model: &model.Linear{Head: model.Head{Schema: &event.Schema{NumericIndices: true}, Scaler: model.Scaler{Mode: model.StandardizeNone}, Layout: model.Layout{Width: width}}, Rows: table}}
 	for i := range 2 * 40 {
 		e := event.Example{Features: event.Vec{Index: []uint32{1}, Value: []float64{1}}, Label: i % 2, Weight: float64(i % 2)}
@@ -215,7 +215,7 @@ func TestCenterOfAllIsTheSolution(t *testing.T) {
 			width := rows.FirstPart + 5
 			table := model.NewTable(width)
 			bias := make([]float64, width)
-			w := Weights{Table: table, Bias: bias, Active: 1, Output: func(class int) int { return class }, InverseDecay: 1, Levels: []Level{{Noise: noise, Inverse: 1}}, Dead: func(column uint32) float64 { return 0.3 * float64(column) },
+			w := Weights{Bias: bias, Active: 1, Output: func(class int) int { return class }, InverseDecay: 1, Levels: []Level{{Noise: noise, Inverse: 1}}, Dead: func(column uint32) float64 { return 0.3 * float64(column) },
 				Model: &model.Linear{Head: model.Head{Schema: event.NewSchema(4, []string{"a", "b"}, 2), Scaler: scaler, Layout: model.Layout{Width: width}}, Rows: table}}
 			draw := rand.New(rand.NewPCG(1, 2))
 			for i := range n {
@@ -273,7 +273,7 @@ func TestHeldPenalty(t *testing.T) {
 		xs, ys = append(xs, x), append(ys, y)
 		r.Add(&event.Example{Features: event.Vec{Index: []uint32{0, 1}, Value: x[:]}, Label: int(1+y) / 2, Weight: 1}, 1)
 	}
-	r.Solve(Weights{Table: table, Bias: make([]float64, width), Active: 1, Output: func(class int) int { return class }, InverseDecay: 1,
+	r.Solve(Weights{Bias: make([]float64, width), Active: 1, Output: func(class int) int { return class }, InverseDecay: 1,
 		Levels: []Level{{Noise: loss.Dropout{Q: q}, Inverse: 1}},
 		Model:  &model.Linear{Head: model.Head{Schema: event.NewSchema(4, []string{"a", "b"}, 2), Layout: model.Layout{Width: width}}, Rows: table}})
 	must.Require(t, r.Failures <= 0, "it found no solution")
@@ -299,7 +299,7 @@ func TestTrial(t *testing.T) {
 	width := rows.FirstPart + 2*(3+x.Parts())
 	x.SetLayout(rows.Layout{Outputs: 1, N: 2, Refresh: 3})
 	table, bias := model.NewTable(width), make([]float64, width)
-	w := Weights{Table: table, Bias: bias, Active: 1, Output: func(class int) int { return class }, InverseDecay: 1,
+	w := Weights{Bias: bias, Active: 1, Output: func(class int) int { return class }, InverseDecay: 1,
 		Levels: []Level{{Noise: loss.NoNoise{}, Inverse: 1}, {Noise: loss.NoNoise{}, Inverse: 1}},
 		Model:  &model.Linear{Head: model.Head{Schema: &event.Schema{NumericIndices: true}, Scaler: model.Scaler{Mode: model.StandardizeNone}, Layout: model.Layout{Width: width}}, Rows: table}}
 	alone, draw := 0.0, rand.New(rand.NewPCG(1, 2))

@@ -72,45 +72,43 @@ func (r *Refresh) Judge(of [][]float64, x, scores, target []float64, active int,
 
 // settle ends the comparison of the latest refresh and updates the weights of the second half.
 func (r *Refresh) settle(w *Weights) {
-	t, leaves := &r.trial, false
-	enters := make([]bool, len(t.gain))
-	left := make([]bool, len(t.gain))
+	t := &r.trial
+	var enters, leaves []int // values of j whose refreshes are trusted from now on, or are no longer trusted
 	for j, gain := range t.gain {
-		was := t.trust[j] < 0
-		t.trust[j] = trustDecay*t.trust[j] + gain
-		enters[j], left[j] = !was && t.trust[j] < 0, was && t.trust[j] >= 0
-		leaves = leaves || left[j]
+		trusted := t.trust[j] < 0
+		switch t.trust[j] = trustDecay*t.trust[j] + gain; {
+		case t.trust[j] < 0 && !trusted:
+			enters = append(enters, j)
+		case t.trust[j] >= 0 && trusted:
+			leaves = append(leaves, j)
+		}
 	}
 	clear(t.gain)
 	take := func(row []float64) {
-		for j, d := range r.difference(row) {
-			if enters[j] {
-				r.move(row, r.half()+j, d, w.Levels[(r.half()+j)/r.Outputs].Inverse)
-			}
+		for _, j := range enters {
+			r.move(row, r.half()+j, r.difference(row)[j], w.Levels[(r.half()+j)/r.Outputs].Inverse)
 		}
 		clear(r.difference(row))
 	}
 	for _, c := range t.columns {
-		take(w.Table.Touch(c))
+		take(w.Model.Rows.Touch(c))
 	}
 	take(w.Bias)
 	t.columns = t.columns[:0]
-	if !leaves {
+	if leaves == nil {
 		return
 	}
 	back := func(row []float64) {
 		for part := range r.Layout.Refresh {
 			values := r.Part(row, part)
-			for j, is := range left {
-				if is {
-					values[r.half()+j] = values[j]
-				}
+			for _, j := range leaves {
+				values[r.half()+j] = values[j]
 			}
 		}
 	}
-	for slot := range w.Table.Len() {
-		column, _ := w.Table.Column(slot)
-		back(w.Table.Touch(column))
+	for slot := range w.Model.Rows.Len() {
+		column, _ := w.Model.Rows.Column(slot)
+		back(w.Model.Rows.Touch(column))
 	}
 	back(w.Bias)
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"blankout/internal/loss"
+	"blankout/online/optimizers"
 	"blankout/online/rows"
 )
 
@@ -17,7 +18,7 @@ type Event struct {
 	// The noise level has Outputs outputs. Their indices start at First, among the N outputs of all noise levels.
 	First, Outputs, N int
 
-	rows  *rows.Event
+	rows.Event
 	x     []float64 // x - z by row of a feature
 	dead  []float64 // z by row of a feature
 	units []int32   // unit with which each row is missing; nil if features are missing independently
@@ -40,9 +41,9 @@ type sums struct {
 
 // Take sets the rows of the event. dead has the values of the features when silently missing. units has the units
 // (groups) with which the features are missing, or is nil if features are missing independently. Both slices are by
-// row, and are used until the next event.
-func (e *Event) Take(event *rows.Event, dead []float64, units []int32) {
-	e.rows, e.dead, e.units = event, dead, units
+// row, and are used until the next event. The caller may set the Ridge between Begin and Step.
+func (e *Event) Take(event rows.Event, dead []float64, units []int32) {
+	e.Event, e.dead, e.units = event, dead, units
 	e.x, e.count = e.x[:0], 0
 	for i, z := range dead {
 		e.x = append(e.x, event.X[i]-z)
@@ -67,10 +68,10 @@ func (e *Event) part(row []float64, i int) []float64 {
 
 // bias returns the row of the intercepts, or nil.
 func (e *Event) bias() []float64 {
-	if !e.rows.Intercepts {
+	if !e.Intercepts {
 		return nil
 	}
-	return e.rows.Rows[len(e.rows.Rows)-1]
+	return e.Rows[len(e.Rows)-1]
 }
 
 // sum computes, for the weights w + coefficient u, the sums over the event, in total and by unit.
@@ -85,7 +86,7 @@ func (e *Event) sum(s *sums, coefficient float64) {
 		}
 	}
 	for i, x := range e.x {
-		w, u, z := e.part(e.rows.Rows[i], 0), e.part(e.rows.Rows[i], 2), e.dead[i]
+		w, u, z := e.part(e.Rows[i], 0), e.part(e.Rows[i], 2), e.dead[i]
 		var unit []float64
 		if e.units != nil {
 			unit = s.units[int(e.units[i])*k:][:k]
@@ -117,13 +118,10 @@ func (e *Event) Begin(y []float64, importance float64, value []float64) (slope f
 	e.sum(&e.iterate, 0)
 	e.ds, e.di, e.dq = zeros(e.ds, k), zeros(e.di, k), zeros(e.dq, k)
 	e.parts = slices.Grow(e.parts[:0], k)[:k]
-	s, rates := &e.iterate, e.Noise.Rates()
+	s := &e.iterate
 	for j := range y {
 		value[j], e.parts[j] = e.Noise.ByRate(e.Loss, y[j], s.score[j], s.intercept[j], s.squares[j])
-		for i, q := range rates {
-			p := &e.parts[j][i]
-			e.ds[j], e.di[j], e.dq[j] = e.ds[j]+(1-q)*p.DF, e.di[j]+p.DF, e.dq[j]+q*(1-q)*p.DV
-		}
+		e.ds[j], e.di[j], e.dq[j] = e.Noise.Sum(&e.parts[j])
 	}
 	if bias := e.bias(); bias != nil {
 		for j, u := range e.part(bias, 2) {
@@ -131,7 +129,7 @@ func (e *Event) Begin(y []float64, importance float64, value []float64) (slope f
 		}
 	}
 	for i, x := range e.x {
-		for j, u := range e.part(e.rows.Rows[i], 2) {
+		for j, u := range e.part(e.Rows[i], 2) {
 			slope += (e.ds[j]*x + e.di[j]*e.dead[i]) * u
 		}
 	}
@@ -178,8 +176,6 @@ type Settings struct {
 	Proximal bool
 }
 
-const eps = 1e-8
-
 // Step makes the step of AdaGrad. It must be called after Begin.
 func (e *Event) Step(y []float64, c Settings) {
 	if !c.Proximal && e.Outputs > 1 {
@@ -193,7 +189,7 @@ func (e *Event) Step(y []float64, c Settings) {
 // one row at a time.
 func (e *Event) stepRows(c Settings) {
 	k, root := e.Outputs, math.Sqrt(c.InverseDecay)
-	constants := rows.AdagradConstants{Start: c.Start * c.InverseDecay, Eps: eps * root}
+	constants := rows.AdagradConstants{Start: c.Start * c.InverseDecay, Eps: optimizers.AdagradEps * root}
 	room := slices.Grow(e.gradients[:0], 2*k+2*e.N)[:2*k+2*e.N]
 	e.gradients = room
 	df, shrink, rates := room[:k], room[k:2*k], room[2*k:]
@@ -202,8 +198,8 @@ func (e *Event) stepRows(c Settings) {
 		shrink[j] = 2 * root * e.dq[j] // only where basis is not 0: with units, df contains this part
 	}
 	at, one := rows.FirstPart+e.First, [1]float64{1}
-	for i := range e.rows.Rows {
-		basis, ridge := [1]float64{}, [1]float64{root * e.rows.Ridge[i]}
+	for i := range e.Rows {
+		basis, ridge := [1]float64{}, [1]float64{root * e.Ridge[i]}
 		switch {
 		case i == len(e.x): // the row of the intercepts
 			for j, di := range e.di {
@@ -221,18 +217,18 @@ func (e *Event) stepRows(c Settings) {
 				df[j] = math.FMA(ds+2*e.dq[j]*unit[j], x, e.di[j]*z)
 			}
 		}
-		rows.AdagradStep(e.rows.Rows[i:i+1], at, e.N, one[:], basis[:], ridge[:], df, shrink, rates, &constants)
+		rows.AdagradStep(e.Rows[i:i+1], at, e.N, one[:], basis[:], ridge[:], df, shrink, rates, &constants)
 	}
 }
 
 // stepSlowly is the slow reference of stepRows, and also makes proximal steps. The weights of outputs that are not in
 // use do not change: they are 0, and their gradient comes only from the ridge.
 func (e *Event) stepSlowly(y []float64, c Settings) {
-	k, n := e.Outputs, len(e.rows.Rows)
+	k, n := e.Outputs, len(e.Rows)
 	e.gradients, e.roots = slices.Grow(e.gradients[:0], n*k)[:n*k], slices.Grow(e.roots[:0], n*k)[:n*k]
 	start, root := c.Start*c.InverseDecay, math.Sqrt(c.InverseDecay)
-	least := eps * root
-	for i, row := range e.rows.Rows {
+	least := optimizers.AdagradEps * root
+	for i, row := range e.Rows {
 		w, m := e.part(row, 0), e.part(row, 1)
 		g, r := e.gradients[i*k:][:k], e.roots[i*k:][:k]
 		e.gradient(i, w, g)
@@ -247,7 +243,7 @@ func (e *Event) stepSlowly(y []float64, c Settings) {
 		if c.Proximal {
 			eta *= e.stepFraction(j, y[j], eta*root, c.Importance)
 		}
-		for i, row := range e.rows.Rows {
+		for i, row := range e.Rows {
 			delta := -eta * e.gradients[i*k+j] * e.roots[i*k+j]
 			e.part(row, 0)[j] += delta
 			u := &e.part(row, 2)[j]
@@ -258,7 +254,7 @@ func (e *Event) stepSlowly(y []float64, c Settings) {
 
 // gradient writes the gradient with respect to the weights w of row i to g.
 func (e *Event) gradient(i int, w, g []float64) {
-	ridge := e.rows.Ridge[i]
+	ridge := e.Ridge[i]
 	if i == len(e.x) { // the row of the intercepts
 		for j, w := range w {
 			g[j] = e.di[j] + ridge*w
@@ -289,7 +285,7 @@ func (e *Event) stepFraction(j int, y, eta, importance float64) float64 {
 		r, z := e.roots[i*k+j], e.dead[i]
 		xx, xz, zz = xx+r*x*x, xz+r*x*z, zz+r*z*z
 	}
-	if e.rows.Intercepts {
+	if e.Intercepts {
 		zz += e.roots[len(e.x)*k+j]
 	}
 	ds, di, s := e.ds[j], e.di[j], &e.iterate
@@ -299,37 +295,16 @@ func (e *Event) stepFraction(j int, y, eta, importance float64) float64 {
 		return 1
 	}
 	// The fraction a solves a whole = importance dL/da. If the loss is convex, the right side decreases in a.
-	_, curvature := e.Noise.Along(&e.parts[j], score, intercept)
-	a := 1 / (1 + importance*max(curvature, 0)/whole)
-	if math.Abs(score)+math.Abs(intercept) < shortStep {
-		return a
+	along := func(p *loss.ByRate) (slope, curvature float64) {
+		slope, curvature = e.Noise.Along(p, score, intercept)
+		return importance * slope / whole, importance * max(curvature, 0) / whole
 	}
-	low, high := 0.0, 1.0
-	for i := range mostSteps {
+	_, curvature := along(&e.parts[j])
+	return optimizers.SolveFraction(math.Abs(score)+math.Abs(intercept), curvature, func(a float64) (slope, curvature float64) {
 		_, p := e.Noise.ByRate(e.Loss, y, s.score[j]-a*score, s.intercept[j]-a*intercept, s.squares[j])
-		slope, curvature := e.Noise.Along(&p, score, intercept)
-		over := a - importance*slope/whole
-		if math.Abs(over) <= stepTolerance*a {
-			break
-		}
-		if over > 0 {
-			high = a
-		} else {
-			low = a
-		}
-		if a -= over / (1 + importance*max(curvature, 0)/whole); !(a > low && a < high) || i >= mostNewton {
-			a = (low + high) / 2
-		}
-	}
-	return a
+		return along(&p)
+	})
 }
 
-const (
-	// A step is not shortened if that would reduce the loss by less than leastMove.
-	leastMove = 1e-3
-	// If a step changes the score by less than shortStep, the curvature at its start is accurate enough.
-	shortStep = 0.1
-	// The fraction is found to the relative tolerance stepTolerance in at most mostSteps steps. Only bisection is used
-	// after mostNewton steps.
-	stepTolerance, mostSteps, mostNewton = 0.01, 20, 6
-)
+// leastMove is the smallest reduction of the loss for which a step is shortened.
+const leastMove = 1e-3

@@ -9,6 +9,7 @@ import (
 	"blankout/internal/coder"
 	"blankout/internal/loss"
 	"blankout/internal/must"
+	"blankout/online/optimizers"
 	"blankout/online/rows"
 )
 
@@ -56,7 +57,7 @@ func newProblem(r *rand.Rand, l loss.Loss, features, outputs int, units []int32)
 		}
 	}
 	p.value = make([]float64, outputs)
-	p.Take(&p.rows, dead, units)
+	p.Take(p.rows, dead, units)
 	return p
 }
 
@@ -226,7 +227,7 @@ func TestStep(t *testing.T) {
 			for j, g := range gradients {
 				at := rows.FirstPart + p.First + j
 				m := was[i][at+p.N] + g*g
-				delta := -0.3 * g / (math.Sqrt(1+m) + eps)
+				delta := -0.3 * g / (math.Sqrt(1+m) + optimizers.AdagradEps)
 				for _, c := range [][3]float64{{once[i][at], was[i][at] + delta}, {once[i][at+p.N], m}, {once[i][at+2*p.N], was[i][at+2*p.N] - 2*delta}} {
 					must.Require(t, math.Abs(c[0]-c[1]) <= 1e-8*(1+math.Abs(c[1])), "row %d, output %d: %v, want %v", i, j, c[0], c[1])
 				}

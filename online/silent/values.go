@@ -21,9 +21,9 @@ type Values struct {
 
 // readings holds the readings of a column.
 type readings struct {
-	count, zeros, mean float64
-	dead               float64 // value when silently missing, updated when model.Renews returns true
-	zero               bool    // the value is 0; otherwise it is the mean
+	model.ColumnReadings
+	dead float64 // value when silently missing, updated when model.Renews returns true
+	zero bool    // the value is 0; otherwise it is the mean
 }
 
 // Len returns the number of columns.
@@ -101,19 +101,11 @@ func (w *Walk) Read(column uint32, x float64) {
 		w.v.columns = slices.Insert(w.v.columns, w.at, column)
 		w.v.of = slices.Insert(w.v.of, w.at, readings{})
 	}
-	v, r, zero := w.v, &w.v.of[w.at], 0.0
-	if x == 0 {
-		zero = 1
-	}
-	v.all.Add(1, zero)
-	r.count, r.zeros = r.count+1, r.zeros+zero
-	r.mean += (x - r.mean) / r.count
-	if !model.Renews(r.count) {
-		return
-	}
-	r.dead, r.zero = r.mean, false
-	if model.DeadIsZero(model.Zeros{Readings: r.count, Zeros: r.zeros}, v.all) {
-		r.dead, r.zero = 0, true
+	r := &w.v.of[w.at]
+	before := r.Zero
+	r.Read(x)
+	if w.v.all.Add(model.Zeros{All: 1, Zero: r.Zero - before}); model.Renews(r.All) {
+		r.dead, r.zero = r.Dead(w.v.all)
 	}
 }
 
@@ -121,7 +113,7 @@ func (w *Walk) Read(column uint32, x float64) {
 func (v *Values) Forget(gone []uint32) {
 	for _, column := range gone {
 		if i, known := slices.BinarySearch(v.columns, column); known {
-			v.all.Add(-v.of[i].count, -v.of[i].zeros)
+			v.all.Add(model.Zeros{All: -v.of[i].All, Zero: -v.of[i].Zero})
 			v.columns, v.of = slices.Delete(v.columns, i, i+1), slices.Delete(v.of, i, i+1)
 		}
 	}
@@ -135,7 +127,7 @@ func (v *Values) State(c *coder.Coder) {
 		if r.zero {
 			zero = 1
 		}
-		numbers = append(numbers, r.count, r.zeros, r.mean, r.dead, zero)
+		numbers = append(numbers, r.All, r.Zero, r.Mean, r.dead, zero)
 	}
 	c.Uint32s(&v.columns)
 	c.Floats(&numbers)
@@ -144,7 +136,7 @@ func (v *Values) State(c *coder.Coder) {
 	}
 	v.of, v.all = v.of[:0], model.Zeros{}
 	for ; len(numbers) > 0; numbers = numbers[5:] {
-		v.of = append(v.of, readings{numbers[0], numbers[1], numbers[2], numbers[3], numbers[4] != 0})
-		v.all.Add(numbers[0], numbers[1])
+		v.of = append(v.of, readings{model.ColumnReadings{Zeros: model.Zeros{All: numbers[0], Zero: numbers[1]}, Mean: numbers[2]}, numbers[3], numbers[4] != 0})
+		v.all.Add(v.of[len(v.of)-1].Zeros)
 	}
 }

@@ -66,7 +66,7 @@ type Expert struct {
 	inverseDecay float64 // factor of new terms of the accumulators; the effective accumulator is the sum divided by inverseDecay
 	step         step
 	window       refresh.Refresh
-	silent       *silentLevel // nil if no level has silent noise
+	silent       *silent.Event // nil if no level has silent noise
 	rows         *encode.Rows
 }
 
@@ -112,8 +112,8 @@ func (e *Expert) setOutputs(outputs int) {
 	if e.Grouped() && !e.Clean {
 		e.step.groups = rows.NewGroups(e.Grouping, e.Noises, outputs, false)
 	}
-	if noise, ok := e.Noises[len(e.Noises)-1].(loss.Silent); ok {
-		e.silent = &silentLevel{event: silent.Event{Noise: noise, Loss: e.Loss, First: e.layout.N - outputs, Outputs: outputs, N: e.layout.N}}
+	if noise, some := e.Silent(); some {
+		e.silent = &silent.Event{Noise: noise, Loss: e.Loss, First: e.layout.N - outputs, Outputs: outputs, N: e.layout.N}
 	}
 	c := optimizers.Settings{
 		Layout: e.layout, Loss: e.Loss, Eta: e.Rate, Ridge: e.Ridge, Penalized: e.Penalized, StartSum: e.Start, L1: e.L1,

@@ -138,7 +138,12 @@ func (e *Expert) gradients(sums, target []float64, weight float64) {
 	s.F = sums[:n:n]
 	iterate, lag := sums[:n], sums[n:][:n]
 	targets, values, dfs, hs, variances, shrinks := s.Y[:n], s.value[:n], s.DF[:n], s.H[:n], s.Variance[:n], s.Shrink[:n]
-	for v := range e.levels[:e.others()] {
+	for v := range e.levels {
+		if e.isSilent(v) {
+			copy(targets[v*k:], target[:k])
+			s.slopes[v] = e.silent.Begin(targets[v*k:][:e.active], weight, values[v*k:])
+			break
+		}
 		strength, slope := e.levels[v].strength, 0.0
 		if e.Clean {
 			strength = 0
@@ -152,9 +157,6 @@ func (e *Expert) gradients(sums, target []float64, weight float64) {
 			dfs[j], hs[j], shrinks[j] = weight*df, h, h*strength
 		}
 		s.slopes[v] = slope
-	}
-	if e.silent != nil {
-		e.deriveSilent(target, weight)
 	}
 	raised := false
 	for v := range e.levels {
@@ -238,7 +240,7 @@ func (e *Expert) compare(in *experts.Input, sums []float64, every uint64) {
 	for v := range e.levels {
 		lv, gain, at := &e.levels[v], 0.0, v*k
 		if e.isSilent(v) && components == nil {
-			gain = e.silent.event.Gain(s.Y[at:][:e.active], lv.Coefficient, s.value[at:])
+			gain = e.silent.Gain(s.Y[at:][:e.active], lv.Coefficient, s.value[at:])
 		} else {
 			for j := at; j < at+e.active; j++ {
 				iterate, f, variance := s.value[j], sums[j]+lv.Coefficient*sums[n+j], 0.0
@@ -263,22 +265,22 @@ func (e *Expert) Accumulate(x *experts.Input, sums []float64, weight float64) {
 	s, in := &e.step, x.Event
 	s.touched = append(e.rows.Table.TouchAll(in.Columns, s.touched[:0]), in.Rows[len(in.Rows)-1])
 	e.variances(x, s.touched, sums)
-	for v := range e.others() {
-		for j := v * e.Outputs; j < v*e.Outputs+e.active; j++ {
-			p := 1 / (1 + loss.Exp(-sums[j]))
-			_, _, up := e.Loss.At(1, sums[j], s.Variance[j])
-			_, _, down := e.Loss.At(-1, sums[j], s.Variance[j])
-			s.H[j] = 2 * weight * (p*up + (1-p)*down)
-		}
-	}
-	if e.silent != nil {
-		e.takeSilent(in, s.touched)
-		at := e.silent.event.First
+	for v := range e.levels {
+		at := v * e.Outputs
 		h := s.H[at:][:e.active]
 		for k := range h {
-			h[k] = 1 / (1 + loss.Exp(-sums[at+k]))
+			h[k] = 1 / (1 + loss.Exp(-sums[at+k])) // the probability of the positive label
 		}
-		e.silent.event.Curvatures(h, h)
+		if e.isSilent(v) {
+			e.takeSilent(in, s.touched)
+			e.silent.Curvatures(h, h)
+		} else {
+			for k, p := range h {
+				_, _, up := e.Loss.At(1, sums[at+k], s.Variance[at+k])
+				_, _, down := e.Loss.At(-1, sums[at+k], s.Variance[at+k])
+				h[k] = 2 * (p*up + (1-p)*down)
+			}
+		}
 		for k := range h {
 			h[k] *= weight
 		}
@@ -292,56 +294,33 @@ func (e *Expert) Accumulate(x *experts.Input, sums []float64, weight float64) {
 // from the gradients of other levels. Its weights are in the same rows, and scales, averages and rates are handled in
 // the same way.
 
-// silentLevel is the noise level with silent noise.
-type silentLevel struct {
-	event silent.Event
-	rows  rows.Event
+// Silent returns the silent noise. some reports whether a level, the last one, has silent noise.
+func (c *Settings) Silent() (n loss.Silent, some bool) {
+	n, some = c.Noises[len(c.Noises)-1].(loss.Silent)
+	return n, some
 }
 
-// Silent returns the silent noise. some reports whether a level has silent noise.
-func (e *Expert) Silent() (n loss.Silent, some bool) {
-	if e.silent == nil {
-		return n, false
-	}
-	return e.silent.event.Noise, true
-}
-
-// others returns the number of levels whose noise is not silent. isSilent reports whether the given level has silent
-// noise.
-func (e *Expert) others() int {
-	if e.silent != nil {
-		return len(e.levels) - 1
-	}
-	return len(e.levels)
-}
-
-func (e *Expert) isSilent(level int) bool { return level == e.others() }
+// isSilent reports whether the given level has silent noise.
+func (e *Expert) isSilent(level int) bool { return e.silent != nil && level == len(e.levels)-1 }
 
 // takeSilent prepares the silent level for an event with these rows.
 func (e *Expert) takeSilent(in *encode.Input, of [][]float64) {
-	s := e.silent
-	if s.rows = (rows.Event{Rows: of, Intercepts: true, X: in.X}); !e.Intercept {
-		s.rows.Rows, s.rows.Intercepts = of[:in.Features()], false
+	event := rows.Event{Rows: of, Intercepts: true, X: in.X}
+	if !e.Intercept {
+		event.Rows, event.Intercepts = of[:in.Features()], false
 	}
 	var units []int32
-	if s.event.Noise.Groups {
+	if e.silent.Noise.Groups {
 		units = in.Units
 	}
-	s.event.Take(&s.rows, in.Dead, units)
+	e.silent.Take(event, in.Dead, units)
 }
 
-// deriveSilent computes the derivatives of the expected losses of the silent level.
-func (e *Expert) deriveSilent(target []float64, weight float64) {
-	s, at := &e.step, e.silent.event.First
-	copy(s.Y[at:], target[:e.Outputs])
-	s.slopes[len(e.levels)-1] = e.silent.event.Begin(s.Y[at:][:e.active], weight, s.value[at:])
-}
-
-// stepSilent makes the step of the silent level, after deriveSilent.
+// stepSilent makes the step of the silent level, after gradients.
 func (e *Expert) stepSilent(weight float64) {
-	s, at := &e.step, e.silent.event.First
-	e.silent.rows.Ridge = e.ridges(e.silent.rows.Rows)
-	e.silent.event.Step(s.Y[at:][:e.active], silent.Settings{
+	s, at := &e.step, e.silent.First
+	e.silent.Ridge = e.ridges(e.silent.Rows)
+	e.silent.Step(s.Y[at:][:e.active], silent.Settings{
 		Eta: -s.MinusEta[at], Start: e.Start, InverseDecay: e.inverseDecay, Inverse: s.Inverse[at], Importance: weight, Proximal: e.Adapts && e.Outputs == 1 || s.NoOvershoot,
 	})
 }
@@ -351,7 +330,7 @@ func (e *Expert) stepSilent(weight float64) {
 
 // parts returns the number of values that a row has per noise level and output.
 func (c *Settings) parts() int {
-	return c.Optimizer.Parts + (&refresh.Refresh{Settings: c.Window}).Parts()
+	return c.Optimizer.Parts + c.Window.Parts()
 }
 
 // Windows reports whether windows of events are solved by IRLS.
@@ -377,7 +356,7 @@ func (e *Expert) Learned(x *event.Example, weight float64, m *model.Linear, outp
 	if !e.Windows() || !e.window.Add(x, weight) {
 		return
 	}
-	w := refresh.Weights{Table: m.Rows, Bias: e.rows.Intercepts, Active: e.active, InverseDecay: e.inverseDecay, Output: output, Dead: dead, Model: m}
+	w := refresh.Weights{Model: m, Bias: e.rows.Intercepts, Active: e.active, InverseDecay: e.inverseDecay, Output: output, Dead: dead}
 	for v := range e.levels {
 		w.Levels = append(w.Levels, refresh.Level{Noise: e.Noises[v], Inverse: e.levels[v].Inverse})
 	}
