@@ -2,7 +2,7 @@
 // flag -shape prints instead the structs with more than 20 fields and the functions with more than 100 lines. With -most N
 // it fails if there are more than N lines of code in all.
 //
-//	go run ./tools/sizes -most 75100
+//	go run ./tools/sizes -most 75000
 //	go run ./tools/sizes -shape
 //
 // The column code counts lines of Go, assembly and the web page that are neither blank nor comments. Of generated
