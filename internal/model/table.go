@@ -297,6 +297,7 @@ func (t *Table) TouchAll(columns []uint32, rows [][]float64) [][]float64 {
 	for i, slot := range t.latest.slots[:len(out)] {
 		if slot == 0 { // an earlier column of this call may have created the row
 			out[i] = t.Touch(columns[i])
+			t.latest.slots[i] = t.index.slot(columns[i])
 			blocks = t.blocks
 			continue
 		}
