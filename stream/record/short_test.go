@@ -197,3 +197,14 @@ func TestEscapedKeyIsNoOther(t *testing.T) {
 		must.True(t, (e.Refused == nil) == x.ok, "%q: refused %v", x.event, e.Refused)
 	}
 }
+
+func TestSortShort(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 8))
+	for n := range 17 {
+		for range 200 {
+			s := must.List(n, func(i int) uint64 { return uint64(r.IntN(1+r.IntN(20)))<<32 | uint64(i) })
+			want := slices.Sorted(slices.Values(s))
+			must.Require(t, slices.Equal(sortShort(nil, s), want), "%x", s)
+		}
+	}
+}
