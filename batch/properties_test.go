@@ -297,6 +297,13 @@ func TestIRLSFalls(t *testing.T) {
 	}
 }
 
+// TestLossesWithOffsets checks that an offset of the scores acts as a change of the intercept.
+func TestLossesWithOffsets(t *testing.T) {
+	x, y := drawProblem(t, 4, 100, 2, false)
+	o := newExpected(t, denseData(t, x, y), y, loss.LogisticGaussian{}, loss.Dropout{Q: 0.5}, 2, FreeIntercept)
+	must.True(t, slices.Equal(o.Losses([]float64{0.5, -1, 0.25}, slices.Repeat([]float64{0.25}, 100)), o.Losses([]float64{0.5, -1, 0.5}, nil)), "other losses")
+}
+
 // TestCertificateIsABound checks that the certificate is never below the true gap, with every kind of intercept. It
 // tests random points, points near the optimum, and strong noise on uncentered features, where the kink w = 0 is
 // optimal.

@@ -18,54 +18,50 @@ import (
 // basis column must be missing together.
 func TestObjective(t *testing.T) {
 	for _, hat := range []float64{0, 0.3} {
-		testObjective(t, hat)
-	}
-}
-
-func testObjective(t *testing.T, hat float64) {
-	r := rand.New(rand.NewPCG(1, 2))
-	m := evaluation{
-		Linear: &model.Linear{Head: model.Head{Schema: &event.Schema{NumericIndices: true}, Outputs: 1, Intercept: []float64{0.4}, Layout: model.Layout{Width: model.ScalerWidth + 1, Weight: model.ScalerWidth}, Scaler: model.Scaler{Mode: model.StandardizeNone}},
-			Rows: model.NewTable(model.ScalerWidth + 1)},
-		noise: loss.Dropout{Q: 0.2}, loss: loss.LogisticGaussian{}, c: 3, penalized: true, classes: []float64{1, 5}, active: 1, chunk: 200,
-	}
-	row := m.Rows.Touch(2)
-	row[model.StatInverse], row[model.ScalerWidth] = 1, 0.7
-	if hat != 0 {
-		m.Scaler.Splines = &model.Splines{Columns: []uint32{2}, Knots: [][]float64{model.Present()}}
-		row := m.Rows.Touch(model.FirstBasisColumn)
-		row[model.StatInverse], row[model.ScalerWidth] = 1, hat
-	}
-	_, _, c2 := m.noise.Coefficients()
-	var events []event.Batch
-	want, wrong, weight := 0.4*0.4+0.7*0.7+hat*hat, 0.0, 0.0
-	kappa := loss.Cost(m.loss, m.c)
-	for i := range 30 {
-		b := event.Batch{}
-		for range 20 {
-			x := r.NormFloat64()
-			e := event.Example{Label: r.IntN(2), Weight: r.Float64(), Features: event.Vec{Index: []uint32{1, 2}, Value: []float64{9, x}}}
-			if b.Examples = append(b.Examples, e); i == 7 {
-				b.Examples[len(b.Examples)-1].Refused = &event.Refusal{}
-				continue
-			}
-			of := 0.7*x + hat
-			f, y := 0.4+of, float64(2*e.Label-1)
-			value, _, _ := m.loss.At(y, f, c2*of*of)
-			want += kappa * e.Weight * m.classes[e.Label] * value
-			if weight += e.Weight; (f > 0) != (e.Label == 1) {
-				wrong += e.Weight
-			}
+		r := rand.New(rand.NewPCG(1, 2))
+		m := evaluation{
+			Linear: &model.Linear{Head: model.Head{Schema: &event.Schema{NumericIndices: true}, Outputs: 1, Intercept: []float64{0.4}, Layout: model.Layout{Width: model.ScalerWidth + 1, Weight: model.ScalerWidth}, Scaler: model.Scaler{Mode: model.StandardizeNone}},
+				Rows: model.NewTable(model.ScalerWidth + 1)},
+			noise: loss.Dropout{Q: 0.2}, loss: loss.LogisticGaussian{}, c: 3, penalized: true, classes: []float64{1, 5}, active: 1, chunk: 200,
 		}
-		events = append(events, b)
-	}
-	one := math.NaN()
-	for _, threads := range []int{1, 3} {
-		got, fraction, _, err := m.objective(t.Context(), eventtest.Source(events...), threads)
-		must.True(t, err == nil && math.Abs(got-want) <= 1e-9*want && math.Abs(fraction-wrong/weight) <= 1e-12,
-			"hat %v, %d threads: objective %v, wrong %v, %v; want %v, %v", hat, threads, got, fraction, err, want, wrong/weight)
-		must.True(t, threads <= 1 || got == one, "%v on one thread, %v on %d", one, got, threads)
-		one = got
+		row := m.Rows.Touch(2)
+		row[model.StatInverse], row[model.ScalerWidth] = 1, 0.7
+		if hat != 0 {
+			m.Scaler.Splines = &model.Splines{Columns: []uint32{2}, Knots: [][]float64{model.Present()}}
+			row := m.Rows.Touch(model.FirstBasisColumn)
+			row[model.StatInverse], row[model.ScalerWidth] = 1, hat
+		}
+		_, _, c2 := m.noise.Coefficients()
+		var events []event.Batch
+		want, wrong, weight := 0.4*0.4+0.7*0.7+hat*hat, 0.0, 0.0
+		kappa := loss.Cost(m.loss, m.c)
+		for i := range 30 {
+			b := event.Batch{}
+			for range 20 {
+				x := r.NormFloat64()
+				e := event.Example{Label: r.IntN(2), Weight: r.Float64(), Features: event.Vec{Index: []uint32{1, 2}, Value: []float64{9, x}}}
+				if b.Examples = append(b.Examples, e); i == 7 {
+					b.Examples[len(b.Examples)-1].Refused = &event.Refusal{}
+					continue
+				}
+				of := 0.7*x + hat
+				f, y := 0.4+of, float64(2*e.Label-1)
+				value, _, _ := m.loss.At(y, f, c2*of*of)
+				want += kappa * e.Weight * m.classes[e.Label] * value
+				if weight += e.Weight; (f > 0) != (e.Label == 1) {
+					wrong += e.Weight
+				}
+			}
+			events = append(events, b)
+		}
+		one := math.NaN()
+		for _, threads := range []int{1, 3} {
+			got, fraction, _, err := m.objective(t.Context(), eventtest.Source(events...), threads)
+			must.True(t, err == nil && math.Abs(got-want) <= 1e-9*want && math.Abs(fraction-wrong/weight) <= 1e-12,
+				"hat %v, %d threads: objective %v, wrong %v, %v; want %v, %v", hat, threads, got, fraction, err, want, wrong/weight)
+			must.True(t, threads <= 1 || got == one, "%v on one thread, %v on %d", one, got, threads)
+			one = got
+		}
 	}
 }
 
