@@ -306,9 +306,8 @@ func TestLetters(t *testing.T) {
 			}
 			if e, ok := errors.AsType[*LetterError](err); ok {
 				wrong = append(wrong, e.Error())
-			} else if err != nil {
-				t.Fatal(err)
 			} else {
+				must.Do(t, err)
 				got = append(got, l)
 			}
 		}

@@ -625,11 +625,11 @@ func TestReadAhead(t *testing.T) {
 		k := i % len(ring)
 		now := print(&ring[k])
 		must.Require(t, now == copies[k], "batch %d changed while others were filled:\n%s\n%s", i-3, copies[k], now)
-		if err := c.Next(t.Context(), &ring[k]); err == io.EOF {
+		err := c.Next(t.Context(), &ring[k])
+		if err == io.EOF {
 			break
-		} else if err != nil {
-			t.Fatal(err)
 		}
+		must.Do(t, err)
 		copies[k] = print(&ring[k])
 	}
 }

@@ -310,13 +310,13 @@ func records(t *testing.T, path string) (out []string) {
 	defer in.Close()
 	for {
 		var r record.Record
-		if err := in.Next(&r); err == io.EOF {
+		err := in.Next(&r)
+		if err == io.EOF {
 			read, size := in.Progress()
 			must.True(t, read == size, "%s: read %d of %d bytes", path, read, size)
 			return out
-		} else if err != nil {
-			t.Fatal(err)
 		}
+		must.Do(t, err)
 		out = append(out, fmt.Sprintf("%d:%s", r.Offset, r.Value))
 	}
 }

@@ -66,11 +66,7 @@ func (c *client) ask(op, flags byte, learner uint16, events int, parts ...any) (
 				body = binary.LittleEndian.AppendUint64(body, uint64(v))
 			}
 		default:
-			text, err := json.Marshal(x)
-			if err != nil {
-				c.t.Fatal(err)
-			}
-			body = append(body, text...)
+			body = append(body, must.Get(json.Marshal(x))(c.t)...)
 		}
 	}
 	head := []byte{op, flags}

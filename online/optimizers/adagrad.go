@@ -42,7 +42,7 @@ func NewAdagrad(c Settings) Optimizer {
 	return &adagrad{Plain: Plain{c}, kappa: make([]float64, c.count()), fraction: slices.Repeat([]float64{1}, c.count())}
 }
 
-// AdagradEps is the eps of AdaGrad's step.
+// AdagradEps is added to the square root of an accumulator, by which AdaGrad divides its step.
 const AdagradEps = 1e-8
 
 func (r *adagrad) Step(s *rows.Step) {

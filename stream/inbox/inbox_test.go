@@ -230,6 +230,17 @@ func (f faulty) Sync() error {
 	return f.File.Sync()
 }
 
+// TestRemovedDirectory checks that no request is acknowledged once the directory or the file of the log is gone.
+func TestRemovedDirectory(t *testing.T) {
+	for _, gone := range []string{"", "0000000000000000.events", "lock"} {
+		dir := filepath.Join(t.TempDir(), "inbox")
+		l := open(t, dir, Options{})
+		add(t, l, "", events(0, 1))
+		must.Do(t, os.RemoveAll(filepath.Join(dir, gone)))
+		must.ErrorContains(t, must.Err(l.Append(t.Context(), nil, events(1, 1))), "until the learner restarts", gone)
+	}
+}
+
 // TestFailingDisk checks that a full disk makes requests fail, and that requests succeed again once there is space.
 // After a failed sync, no request may be accepted, and learning must end.
 func TestFailingDisk(t *testing.T) {

@@ -137,11 +137,11 @@ func linesOf(t *testing.T, text string, c Config, in func(io.Reader) io.Reader) 
 	for {
 		var record Record
 		for !s.Scan(&record) {
-			if err := s.Refill(); err == io.EOF {
+			err := s.Refill()
+			if err == io.EOF {
 				return out
-			} else if err != nil {
-				t.Fatal(err)
 			}
+			must.Do(t, err)
 		}
 		out = append(out, fmt.Sprintf("%d:%s", record.Offset, record.Value))
 	}
